@@ -1,0 +1,146 @@
+//! The provider contract.
+
+use crate::files::Files;
+use crate::process::Process;
+use async_trait::async_trait;
+use stead_types::config::{DEFAULT_MAX_OUTPUT, Timeout};
+use stead_types::{
+    Availability, CommandLine, ComputeConfig, ComputeInstance, ExecResult, ExecuteError, FilesError,
+    InstanceId, ListError, ProvisionError, ShutdownError, Stream,
+};
+use std::time::Duration;
+
+/// A way to obtain instances. All methods may be called from many tasks at once.
+#[async_trait]
+pub trait Provider: Send + Sync + 'static {
+    /// The lower-case name, as it is registered.
+    fn name(&self) -> &str;
+
+    /// Whether this provider can be used here, and if not, why and what to do. Never panics, takes at
+    /// most 15 s, may answer from a cache that is at most 5 s old.
+    async fn probe(&self) -> Availability;
+
+    /// Brings up an instance. All or nothing: on failure nothing is left behind, also when the caller
+    /// drops the future.
+    async fn provision(&self, config: ComputeConfig) -> Result<ComputeInstance, ProvisionError>;
+
+    /// Starts one command with live input and output. The keys of `config` override those given at
+    /// provision; see [`ComputeConfig`]. Commands of one instance do not wait for each other.
+    async fn spawn(
+        &self,
+        id: &InstanceId,
+        command: CommandLine,
+        config: ComputeConfig,
+    ) -> Result<Process, ExecuteError>;
+
+    /// Runs one command to its end. A non-zero exit is a result; a program that cannot be executed is
+    /// 127 or 126 with its name on standard error. Dropping the future ends the command's tree.
+    async fn execute(
+        &self,
+        id: &InstanceId,
+        command: CommandLine,
+        config: ComputeConfig,
+    ) -> Result<ExecResult, ExecuteError> {
+        execute_on_spawn(self, id, command, config).await
+    }
+
+    /// Tears an instance down and confirms it. Unknown or already gone is `Ok`. After a failure the
+    /// instance is in status `error`, and a later shutdown tries again.
+    async fn shutdown(&self, id: &InstanceId) -> Result<(), ShutdownError>;
+
+    /// All instances of this provider on this host that still exist, also those that another process
+    /// of this user brought up.
+    async fn list_instances(&self) -> Result<Vec<ComputeInstance>, ListError>;
+
+    /// One instance, `None` when there is none.
+    async fn status(&self, id: &InstanceId) -> Result<Option<ComputeInstance>, ListError>;
+
+    /// The files of an instance.
+    async fn files(&self, id: &InstanceId) -> Result<Box<dyn Files>, FilesError>;
+
+    /// Removes what processes that are gone have left: instances whose owner does not live any more and
+    /// that were not detached. Returns the ids of what was removed.
+    async fn prune(&self) -> Result<Vec<InstanceId>, ListError> {
+        Ok(Vec::new())
+    }
+}
+
+/// `execute` in terms of `spawn`: feeds standard input, keeps the first bytes of each stream, counts all.
+///
+/// For a provider whose `spawn` does not honour `max_output_bytes` by itself.
+pub async fn execute_on_spawn<P: Provider + ?Sized>(
+    provider: &P,
+    id: &InstanceId,
+    command: CommandLine,
+    config: ComputeConfig,
+) -> Result<ExecResult, ExecuteError> {
+    let limit = config.max_output_bytes.unwrap_or(DEFAULT_MAX_OUTPUT);
+    let stdin = config.stdin.clone();
+    let mut process = provider.spawn(id, command, config).await?;
+    let feed = process.feeder(stdin);
+    let collect = async {
+        let mut collected = Collected::new(limit);
+        while let Some(chunk) = process.next_output().await {
+            collected.take(chunk.stream, &chunk.bytes);
+        }
+        let exit = process.wait().await?;
+        Ok(collected.into_result(exit))
+    };
+    tokio::pin!(feed, collect);
+    tokio::select! {
+        biased;
+        result = &mut collect => result,
+        // The end of the input says nothing about the end of the program.
+        () = &mut feed => collect.await,
+    }
+}
+
+struct Collected {
+    limit: u64,
+    kept: [Vec<u8>; 2],
+    seen: [u64; 2],
+}
+
+impl Collected {
+    fn new(limit: u64) -> Self {
+        Self { limit, kept: [Vec::new(), Vec::new()], seen: [0, 0] }
+    }
+
+    fn take(&mut self, stream: Stream, bytes: &[u8]) {
+        let at = match stream {
+            Stream::Stdout => 0,
+            Stream::Stderr => 1,
+        };
+        self.seen[at] += bytes.len() as u64;
+        let room = self.limit.saturating_sub(self.kept[at].len() as u64);
+        let take = usize::try_from(room).map_or(bytes.len(), |room| room.min(bytes.len()));
+        self.kept[at].extend_from_slice(&bytes[..take]);
+    }
+
+    fn into_result(self, exit: crate::process::ProcessExit) -> ExecResult {
+        let [stdout, stderr] = self.kept;
+        // What the provider counted includes what it did not pass on.
+        let total = |at: usize| exit.total_bytes[at].max(self.seen[at]);
+        ExecResult {
+            stdout_total_bytes: total(0),
+            stderr_total_bytes: total(1),
+            stdout_truncated: total(0) > stdout.len() as u64,
+            stderr_truncated: total(1) > stderr.len() as u64,
+            stdout,
+            stderr,
+            exit_code: exit.exit_code,
+            signal: exit.signal,
+            timed_out: exit.timed_out,
+            duration: exit.duration,
+        }
+    }
+}
+
+/// The timeout that a configuration asks for, with the default filled in.
+pub fn effective_timeout(config: &ComputeConfig) -> Option<Duration> {
+    match config.timeout {
+        None => Some(stead_types::config::DEFAULT_TIMEOUT),
+        Some(Timeout::After(after)) => Some(after),
+        Some(Timeout::Never) => None,
+    }
+}

@@ -1,0 +1,11 @@
+//! The contract that every way to run a command fulfils, and what is built on it alone: the registry,
+//! placement, tool places, out-of-process providers, and the conformance kit.
+#![forbid(unsafe_code)]
+
+pub mod contract;
+pub mod files;
+pub mod process;
+
+pub use contract::Provider;
+pub use files::Files;
+pub use process::{OutputChunk, Process, ProcessControl, ProcessExit, SignalTarget};

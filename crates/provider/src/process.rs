@@ -1,0 +1,140 @@
+//! A running command.
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use stead_types::{ExecuteError, Stream, TerminalSize};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot};
+
+/// Bytes of one stream as they came: not lines, not characters.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OutputChunk {
+    /// The stream.
+    pub stream: Stream,
+    /// At least one byte.
+    pub bytes: Bytes,
+}
+
+/// How a command ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProcessExit {
+    /// As in [`stead_types::ExecResult`].
+    pub exit_code: Option<i32>,
+    /// As in [`stead_types::ExecResult`].
+    pub signal: Option<i32>,
+    /// As in [`stead_types::ExecResult`].
+    pub timed_out: bool,
+    /// As in [`stead_types::ExecResult`].
+    pub duration: Duration,
+    /// Bytes that the program wrote to standard output and standard error, also those over the limit.
+    pub total_bytes: [u64; 2],
+}
+
+/// Whom a signal reaches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SignalTarget {
+    /// The first process of the command.
+    Leader,
+    /// The leader's process group.
+    Group,
+}
+
+/// What a provider does for a running command. Dropping the last reference ends the command's tree.
+#[async_trait]
+pub trait ProcessControl: Send + Sync {
+    /// Writes to standard input; waits while the program does not read.
+    async fn write_stdin(&self, bytes: &[u8]) -> Result<(), ExecuteError>;
+    /// Ends standard input.
+    async fn close_stdin(&self) -> Result<(), ExecuteError>;
+    /// Sends a signal.
+    async fn signal(&self, signal: i32, target: SignalTarget) -> Result<(), ExecuteError>;
+    /// Changes the size of the terminal.
+    async fn resize(&self, size: TerminalSize) -> Result<(), ExecuteError>;
+    /// Ends the tree: SIGTERM, then SIGKILL after the grace. `wait` then gives `Cancelled`.
+    async fn cancel(&self, grace: Duration) -> Result<(), ExecuteError>;
+}
+
+/// A running command. Dropping it ends the command's tree.
+pub struct Process {
+    control: Arc<dyn ProcessControl>,
+    output: mpsc::Receiver<OutputChunk>,
+    exit: Exit,
+}
+
+enum Exit {
+    Pending(oneshot::Receiver<Result<ProcessExit, ExecuteError>>),
+    Known(ProcessExit),
+    Taken,
+}
+
+impl std::fmt::Debug for Process {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Process")
+    }
+}
+
+impl Process {
+    /// Puts a process together. `output` ends when no more output will come; `exit` must be sent
+    /// exactly once, and after the last chunk that belongs before it.
+    pub fn new(
+        control: Arc<dyn ProcessControl>,
+        output: mpsc::Receiver<OutputChunk>,
+        exit: oneshot::Receiver<Result<ProcessExit, ExecuteError>>,
+    ) -> Self {
+        Self { control, output, exit: Exit::Pending(exit) }
+    }
+
+    /// The next output of either stream; `None` when no more will come. While it is not called, the
+    /// program waits as soon as the bounded buffers are full.
+    pub async fn next_output(&mut self) -> Option<OutputChunk> {
+        self.output.recv().await
+    }
+
+    /// Waits for the end. An error is an answer too: `Lost`, `Cancelled`.
+    ///
+    /// Output that nobody reads can keep the program from ending: read it first, or drop what comes.
+    pub async fn wait(&mut self) -> Result<ProcessExit, ExecuteError> {
+        match &mut self.exit {
+            Exit::Known(exit) => return Ok(exit.clone()),
+            Exit::Taken => return Err(lost("its end was already reported")),
+            Exit::Pending(receiver) => {
+                let result = receiver.await.unwrap_or_else(|_| Err(lost("its provider ended")));
+                self.exit = match &result {
+                    Ok(exit) => Exit::Known(exit.clone()),
+                    Err(_) => Exit::Taken,
+                };
+                result
+            }
+        }
+    }
+
+    /// Waits for the end and drops the output that comes meanwhile.
+    pub async fn wait_discarding_output(&mut self) -> Result<ProcessExit, ExecuteError> {
+        while self.next_output().await.is_some() {}
+        self.wait().await
+    }
+
+    /// Input, signals, size and cancelling; can be used from other tasks.
+    pub fn control(&self) -> Arc<dyn ProcessControl> {
+        Arc::clone(&self.control)
+    }
+
+    /// A future that writes `stdin` and ends it. `None` does nothing: the command was spawned without
+    /// input. A program that stops to read early is no error.
+    pub(crate) fn feeder(&self, stdin: Option<Vec<u8>>) -> impl Future<Output = ()> + use<> {
+        let control = self.control();
+        async move {
+            if let Some(bytes) = stdin {
+                // An error here means that the program reads no more or is gone; `wait` says which.
+                if control.write_stdin(&bytes).await.is_ok() {
+                    let _ = control.close_stdin().await;
+                }
+            }
+        }
+    }
+}
+
+fn lost(reason: &str) -> ExecuteError {
+    ExecuteError::Lost { instance: stead_types::InstanceId::new(""), reason: reason.to_owned() }
+}
