@@ -1,13 +1,14 @@
 //! The provider contract.
 
 use crate::files::Files;
-use crate::process::Process;
+use crate::process::{Process, ProcessControl};
 use async_trait::async_trait;
 use stead_types::config::{DEFAULT_MAX_OUTPUT, Timeout};
 use stead_types::{
     Availability, CommandLine, ComputeConfig, ComputeInstance, ExecResult, ExecuteError, FilesError,
-    InstanceId, ListError, ProvisionError, ShutdownError, Stream,
+    InstanceId, ListError, ProvisionError, ShutdownError, Stdin, Stream,
 };
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A way to obtain instances. All methods may be called from many tasks at once.
@@ -24,7 +25,8 @@ pub trait Provider: Send + Sync + 'static {
     /// drops the future.
     async fn provision(&self, config: ComputeConfig) -> Result<ComputeInstance, ProvisionError>;
 
-    /// Starts one command with live input and output. The keys of `config` override those given at
+    /// Starts one command with live input and output. With [`Stdin::Stream`] the caller writes the
+    /// input; with [`Stdin::Bytes`] it is written for the caller. The keys of `config` override those given at
     /// provision; see [`ComputeConfig`]. Commands of one instance do not wait for each other.
     async fn spawn(
         &self,
@@ -72,12 +74,22 @@ pub async fn execute_on_spawn<P: Provider + ?Sized>(
     provider: &P,
     id: &InstanceId,
     command: CommandLine,
-    config: ComputeConfig,
+    mut config: ComputeConfig,
 ) -> Result<ExecResult, ExecuteError> {
-    let limit = config.max_output_bytes.unwrap_or(DEFAULT_MAX_OUTPUT);
-    let stdin = config.stdin.clone();
+    let limit = *config.max_output_bytes.get_or_insert(DEFAULT_MAX_OUTPUT);
+    let stdin = match config.stdin.take() {
+        None => None,
+        Some(Stdin::Bytes(bytes)) => {
+            config.stdin = Some(Stdin::Stream);
+            Some(bytes)
+        }
+        Some(Stdin::Stream) => {
+            let reason = "execute has no way to write a stream; use spawn".to_owned();
+            return Err(ExecuteError::Unsupported { instance: id.clone(), key: "stdin".to_owned(), reason });
+        }
+    };
     let mut process = provider.spawn(id, command, config).await?;
-    let feed = process.feeder(stdin);
+    let feed = feed(process.control(), stdin);
     let collect = async {
         let mut collected = Collected::new(limit);
         while let Some(chunk) = process.next_output().await {
@@ -92,6 +104,15 @@ pub async fn execute_on_spawn<P: Provider + ?Sized>(
         result = &mut collect => result,
         // The end of the input says nothing about the end of the program.
         () = &mut feed => collect.await,
+    }
+}
+
+/// Writes `stdin` and ends it. A program that stops to read early is no error: `wait` says how it ended.
+async fn feed(control: Arc<dyn ProcessControl>, stdin: Option<Vec<u8>>) {
+    if let Some(bytes) = stdin
+        && control.write_stdin(&bytes).await.is_ok()
+    {
+        let _ = control.close_stdin().await;
     }
 }
 

@@ -119,20 +119,6 @@ impl Process {
     pub fn control(&self) -> Arc<dyn ProcessControl> {
         Arc::clone(&self.control)
     }
-
-    /// A future that writes `stdin` and ends it. `None` does nothing: the command was spawned without
-    /// input. A program that stops to read early is no error.
-    pub(crate) fn feeder(&self, stdin: Option<Vec<u8>>) -> impl Future<Output = ()> + use<> {
-        let control = self.control();
-        async move {
-            if let Some(bytes) = stdin {
-                // An error here means that the program reads no more or is gone; `wait` says which.
-                if control.write_stdin(&bytes).await.is_ok() {
-                    let _ = control.close_stdin().await;
-                }
-            }
-        }
-    }
 }
 
 fn lost(reason: &str) -> ExecuteError {

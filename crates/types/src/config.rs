@@ -17,6 +17,15 @@ pub const DEFAULT_GRACE: Duration = Duration::from_secs(2);
 /// Default of [`ComputeConfig::max_output_bytes`], for each stream.
 pub const DEFAULT_MAX_OUTPUT: u64 = 10 << 20;
 
+/// What a command reads as standard input, unless it is empty and closed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Stdin {
+    /// These bytes and then the end.
+    Bytes(Vec<u8>),
+    /// What the caller of `spawn` writes, until it closes it. Not for `execute`.
+    Stream,
+}
+
 /// When a command is ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Timeout {
@@ -136,7 +145,7 @@ pub struct ComputeConfig {
     /// When a command is ended. Default [`DEFAULT_TIMEOUT`].
     pub timeout: Option<Timeout>,
     /// Standard input. Default: empty and closed.
-    pub stdin: Option<Vec<u8>>,
+    pub stdin: Option<Stdin>,
     /// Limits of the instance.
     pub resources: Resources,
     /// What the place may reach. Default: the provider's.
@@ -194,7 +203,7 @@ impl ComputeConfig {
 
     /// Sets [`Self::stdin`].
     pub fn stdin(mut self, bytes: impl Into<Vec<u8>>) -> Self {
-        self.stdin = Some(bytes.into());
+        self.stdin = Some(Stdin::Bytes(bytes.into()));
         self
     }
 

@@ -14,7 +14,7 @@ pub mod size;
 
 pub use axes::{Axes, Axis};
 pub use command::{CommandLine, InvalidInput};
-pub use config::{ComputeConfig, Descendants, InheritEnv, Mount, Resources, TerminalSize, Timeout};
+pub use config::{ComputeConfig, Descendants, InheritEnv, Mount, Resources, Stdin, TerminalSize, Timeout};
 pub use env::EnvMap;
 pub use error::{
     Availability, Code, ComputeError, ExecuteError, FilesError, ListError, Missing, ProvisionError,
