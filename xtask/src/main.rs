@@ -1,1 +1,40 @@
-fn main() {}
+//! Set-up, tests and CI of this workspace. `cargo xtask --help` lists the tasks.
+#![forbid(unsafe_code)]
+
+mod ci;
+mod deny;
+mod outside;
+mod setup;
+mod skips;
+mod step;
+mod test;
+mod workspace;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "Set-up, tests and CI of this workspace")]
+struct Cli {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Install what the tests need, start a container engine, build the test images.
+    ///
+    /// Changes the machine only as root on Debian; elsewhere it says what is missing and goes on.
+    Setup,
+    /// Set up, then run every test, the examples of the documentation and the check from outside.
+    Test(test::TestOptions),
+    /// Everything that has to pass before a change lands.
+    Ci,
+}
+
+fn main() -> anyhow::Result<()> {
+    match Cli::parse().task {
+        Task::Setup => setup::run().map(drop),
+        Task::Test(options) => test::run(&options),
+        Task::Ci => ci::run(),
+    }
+}

@@ -1,0 +1,9 @@
+//! Rules of the house that no compiler holds: who may depend on whom, a page for each error code,
+//! unsafe code in one crate only.
+#![forbid(unsafe_code)]
+
+mod dependency_graph;
+mod error_codes;
+mod source;
+mod tracked_text;
+mod unsafe_code;
