@@ -37,6 +37,10 @@ pub fn start() -> Result<Engine> {
         eprintln!("xtask: no container engine answers on {SOCKET}, and dockerd is not installed");
         return Ok(Engine::Absent);
     };
+    if !super::is_root() {
+        eprintln!("xtask: no container engine answers this user on {SOCKET}, and only root can start one");
+        return Ok(Engine::Absent);
+    }
     remove_stale_pid_files();
     let log = workspace::target().join("dockerd.log");
     let mut engine = spawn(&program, &log)?;

@@ -10,7 +10,9 @@ mod packages;
 
 pub use engine::Engine;
 
+use crate::step;
 use anyhow::Result;
+use std::process::Command;
 
 /// Prepares the machine. Says whether a container engine answers.
 pub fn run() -> Result<Engine> {
@@ -24,4 +26,8 @@ pub fn run() -> Result<Engine> {
         Engine::Absent => eprintln!("xtask: tests that need a container engine will be skipped"),
     }
     Ok(engine)
+}
+
+fn is_root() -> bool {
+    step::output(Command::new("id").arg("-u")).is_ok_and(|uid| uid.trim() == "0")
 }

@@ -36,7 +36,7 @@ pub fn install() -> Result<()> {
     if missing.is_empty() {
         return Ok(());
     }
-    if !(has_dpkg() && is_root()) {
+    if !(has_dpkg() && super::is_root()) {
         for package in missing {
             eprintln!("xtask: {} is missing: {}", package.name, package.purpose);
         }
@@ -67,8 +67,4 @@ fn is_installed(package: &Package) -> bool {
 
 fn has_dpkg() -> bool {
     Path::new("/etc/debian_version").exists() && workspace::find_program("dpkg-query").is_some()
-}
-
-fn is_root() -> bool {
-    step::output(Command::new("id").arg("-u")).is_ok_and(|uid| uid.trim() == "0")
 }
