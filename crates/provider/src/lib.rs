@@ -5,6 +5,7 @@
 pub mod contract;
 pub mod files;
 pub mod process;
+pub mod tool;
 
 pub use contract::Provider;
 pub use files::Files;
