@@ -18,7 +18,15 @@ pub fn run() -> Result<()> {
     ];
     step::run(workspace::cargo().args(clippy))?;
     deny::check()?;
-    let doc = ["doc", "--workspace", "--all-features", "--no-deps"];
+    // The program and the library are both called stead, and would write to the same page.
+    let doc = [
+        "doc",
+        "--workspace",
+        "--exclude",
+        "stead-cli",
+        "--all-features",
+        "--no-deps",
+    ];
     step::run(workspace::cargo().args(doc).env("RUSTDOCFLAGS", "-D warnings"))?;
     test::run(&TestOptions::default())
 }

@@ -11,6 +11,7 @@ mod test;
 mod workspace;
 
 use clap::{Parser, Subcommand};
+use std::process::ExitCode;
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "Set-up, tests and CI of this workspace")]
@@ -31,10 +32,18 @@ enum Task {
     Ci,
 }
 
-fn main() -> anyhow::Result<()> {
-    match Cli::parse().task {
+fn main() -> ExitCode {
+    let result = match Cli::parse().task {
         Task::Setup => setup::run().map(drop),
         Task::Test(options) => test::run(&options),
         Task::Ci => ci::run(),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Not Debug: a backtrace of xtask says nothing about what it ran.
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
     }
 }
