@@ -3,13 +3,13 @@
 use crate::files::Files;
 use crate::process::{Process, ProcessControl};
 use async_trait::async_trait;
-use stead_types::config::{DEFAULT_MAX_OUTPUT, Timeout};
-use stead_types::{
-    Availability, CommandLine, ComputeConfig, ComputeInstance, ExecResult, ExecuteError, FilesError,
-    InstanceId, ListError, ProvisionError, ShutdownError, Stdin, Stream,
-};
 use std::sync::Arc;
 use std::time::Duration;
+use stead_types::config::{DEFAULT_MAX_OUTPUT, Timeout};
+use stead_types::{
+    Availability, Axes, CommandLine, ComputeConfig, ComputeInstance, ExecResult, ExecuteError, FilesError,
+    InstanceId, ListError, ProvisionError, ShutdownError, Stdin, Stream,
+};
 
 /// A way to obtain instances. All methods may be called from many tasks at once.
 #[async_trait]
@@ -20,6 +20,18 @@ pub trait Provider: Send + Sync + 'static {
     /// Whether this provider can be used here, and if not, why and what to do. Never panics, takes at
     /// most 15 s, may answer from a cache that is at most 5 s old.
     async fn probe(&self) -> Availability;
+
+    /// What was observed on this machine of the isolation of instances with the default configuration.
+    /// Answers at once. Default: nobody looked.
+    fn observed_axes(&self) -> Axes {
+        Axes::UNKNOWN
+    }
+
+    /// Whether its commands are processes of the host that get the host's environment unless
+    /// [`ComputeConfig::inherit_env`] says otherwise. Default: only `local`.
+    fn inherits_host_env(&self) -> bool {
+        self.name() == "local"
+    }
 
     /// Brings up an instance. All or nothing: on failure nothing is left behind, also when the caller
     /// drops the future.
@@ -85,7 +97,11 @@ pub async fn execute_on_spawn<P: Provider + ?Sized>(
         }
         Some(Stdin::Stream) => {
             let reason = "execute has no way to write a stream; use spawn".to_owned();
-            return Err(ExecuteError::Unsupported { instance: id.clone(), key: "stdin".to_owned(), reason });
+            return Err(ExecuteError::Unsupported {
+                instance: id.clone(),
+                key: "stdin".to_owned(),
+                reason,
+            });
         }
     };
     let mut process = provider.spawn(id, command, config).await?;
@@ -124,7 +140,11 @@ struct Collected {
 
 impl Collected {
     fn new(limit: u64) -> Self {
-        Self { limit, kept: [Vec::new(), Vec::new()], seen: [0, 0] }
+        Self {
+            limit,
+            kept: [Vec::new(), Vec::new()],
+            seen: [0, 0],
+        }
     }
 
     fn take(&mut self, stream: Stream, bytes: &[u8]) {

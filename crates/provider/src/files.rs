@@ -1,8 +1,8 @@
 //! Files of an instance.
 
 use async_trait::async_trait;
-use stead_types::{FileEntry, FilesError};
 use std::path::Path;
+use stead_types::{FileEntry, FilesError};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 /// Reads and writes files of one instance, byte exact. Paths are absolute in the place.

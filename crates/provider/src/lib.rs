@@ -4,9 +4,17 @@
 
 pub mod contract;
 pub mod files;
+pub mod placement;
 pub mod process;
+pub mod registry;
 pub mod tool;
 
 pub use contract::Provider;
 pub use files::Files;
+pub use placement::{Placement, RunOn};
 pub use process::{OutputChunk, Process, ProcessControl, ProcessExit, SignalTarget};
+pub use registry::{Factory, ProviderDescription, Registry, Target};
+pub use tool::{PlaceFile, ToolCommand, ToolError, ToolPlace};
+
+#[cfg(test)]
+mod fake;
