@@ -2,16 +2,17 @@
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use stead_types::{ExecuteError, Stream, TerminalSize};
+use futures_util::stream::{BoxStream, Stream, StreamExt};
 use std::sync::Arc;
 use std::time::Duration;
+use stead_types::{ExecuteError, Stream as OutputStream, TerminalSize};
 use tokio::sync::{mpsc, oneshot};
 
 /// Bytes of one stream as they came: not lines, not characters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutputChunk {
     /// The stream.
-    pub stream: Stream,
+    pub stream: OutputStream,
     /// At least one byte.
     pub bytes: Bytes,
 }
@@ -58,7 +59,7 @@ pub trait ProcessControl: Send + Sync {
 /// A running command. Dropping it ends the command's tree.
 pub struct Process {
     control: Arc<dyn ProcessControl>,
-    output: mpsc::Receiver<OutputChunk>,
+    output: BoxStream<'static, OutputChunk>,
     exit: Exit,
 }
 
@@ -76,19 +77,36 @@ impl std::fmt::Debug for Process {
 
 impl Process {
     /// Puts a process together. `output` ends when no more output will come; `exit` must be sent
-    /// exactly once, and after the last chunk that belongs before it.
+    /// exactly once.
     pub fn new(
         control: Arc<dyn ProcessControl>,
-        output: mpsc::Receiver<OutputChunk>,
+        output: impl Stream<Item = OutputChunk> + Send + 'static,
         exit: oneshot::Receiver<Result<ProcessExit, ExecuteError>>,
     ) -> Self {
-        Self { control, output, exit: Exit::Pending(exit) }
+        Self {
+            control,
+            output: output.boxed(),
+            exit: Exit::Pending(exit),
+        }
+    }
+
+    /// The same with the receiving end of a channel, which bounds what is held.
+    pub fn with_channel(
+        control: Arc<dyn ProcessControl>,
+        mut output: mpsc::Receiver<OutputChunk>,
+        exit: oneshot::Receiver<Result<ProcessExit, ExecuteError>>,
+    ) -> Self {
+        Self::new(
+            control,
+            futures_util::stream::poll_fn(move |context| output.poll_recv(context)),
+            exit,
+        )
     }
 
     /// The next output of either stream; `None` when no more will come. While it is not called, the
     /// program waits as soon as the bounded buffers are full.
     pub async fn next_output(&mut self) -> Option<OutputChunk> {
-        self.output.recv().await
+        self.output.next().await
     }
 
     /// Waits for the end. An error is an answer too: `Lost`, `Cancelled`.
@@ -96,8 +114,8 @@ impl Process {
     /// Output that nobody reads can keep the program from ending: read it first, or drop what comes.
     pub async fn wait(&mut self) -> Result<ProcessExit, ExecuteError> {
         match &mut self.exit {
-            Exit::Known(exit) => return Ok(exit.clone()),
-            Exit::Taken => return Err(lost("its end was already reported")),
+            Exit::Known(exit) => Ok(exit.clone()),
+            Exit::Taken => Err(lost("its end was already reported")),
             Exit::Pending(receiver) => {
                 let result = receiver.await.unwrap_or_else(|_| Err(lost("its provider ended")));
                 self.exit = match &result {
@@ -122,5 +140,8 @@ impl Process {
 }
 
 fn lost(reason: &str) -> ExecuteError {
-    ExecuteError::Lost { instance: stead_types::InstanceId::new(""), reason: reason.to_owned() }
+    ExecuteError::Lost {
+        instance: stead_types::InstanceId::new(""),
+        reason: reason.to_owned(),
+    }
 }

@@ -381,6 +381,15 @@ pub enum LaunchStage {
     Setup,
 }
 
+/// The instance's own user or working directory cannot be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlaceProblem {
+    /// What fails.
+    pub stage: LaunchStage,
+    /// The system's error number.
+    pub errno: i32,
+}
+
 /// How a command's tree is kept together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TreeTracking {
@@ -413,6 +422,8 @@ pub enum ExitStatus {
         /// Whether a core was dumped.
         core_dumped: bool,
     },
+    /// The process that watched the leader was itself killed; how the leader ended is not known.
+    Unknown,
 }
 
 /// The final word on a command.
@@ -477,6 +488,8 @@ pub enum FromSupervisor {
         tree: TreeTracking,
         /// Process id of the supervisor, as it sees itself.
         pid: u32,
+        /// What keeps commands of this instance from being started, if anything does.
+        problem: Option<PlaceProblem>,
         /// Commands that were not released.
         commands: Vec<CommandReport>,
     },

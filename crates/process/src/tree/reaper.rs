@@ -1,0 +1,316 @@
+//! A subreaper for each command, where no cgroup can be made.
+//!
+//! The reaper is forked from the supervisor and is the leader's parent. Whatever loses its parent below it
+//! becomes its child, so that nothing leaves its tree, and none of its children can stay a zombie.
+//! It reports over a socket and ends when the tree is gone. When the supervisor is gone it kills the tree.
+
+use super::{LeaderNews, members};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use rustix::process::{Signal, WaitOptions, WaitStatus};
+use stead_sys::{Forked, Launch, LaunchFailure, SignalFd, Stage};
+use stead_wire::ExitStatus;
+use std::collections::BTreeSet;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// What the supervisor asks of a reaper.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Request {
+    SignalTree = 1,
+    SignalLeader = 2,
+    SignalGroup = 3,
+    Kill = 4,
+}
+
+/// What a reaper reports: the kind, then a number.
+const STARTED: u8 = 11;
+const FAILED: u8 = 12;
+const EXITED: u8 = 13;
+const KILLED: u8 = 14;
+const DUMPED: u8 = 15;
+
+/// Kind, stage, and a number.
+type Message = [u8; 6];
+
+fn message(kind: u8, stage: u8, number: i32) -> Message {
+    let mut bytes = [kind, stage, 0, 0, 0, 0];
+    bytes[2..].copy_from_slice(&number.to_le_bytes());
+    bytes
+}
+
+fn number(message: &Message) -> i32 {
+    message.last_chunk::<4>().map_or(0, |bytes| i32::from_le_bytes(*bytes))
+}
+
+/// The supervisor's side.
+#[derive(Default)]
+pub struct Reaper {
+    pid: Option<i32>,
+    socket: Option<OwnedFd>,
+    leader_reported: bool,
+    empty: bool,
+}
+
+impl Reaper {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    pub fn launch(&mut self, launch: Launch<'_>) -> io::Result<()> {
+        let (ours, theirs) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)?;
+        match stead_sys::fork_single_threaded()? {
+            Forked::Parent { child } => {
+                self.pid = Some(child);
+                self.socket = Some(ours);
+                Ok(())
+            }
+            // The end of the tree is the end of this process, whatever happens on the way.
+            Forked::Child => {
+                let _ = watch(launch, &theirs);
+                stead_sys::exit_now(0)
+            }
+        }
+    }
+
+    pub fn news_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.socket.as_ref().map(AsFd::as_fd)
+    }
+
+    pub fn pid(&self) -> Option<i32> {
+        self.pid
+    }
+
+    pub fn news(&mut self) -> Option<LeaderNews> {
+        let mut bytes: Message = [0; 6];
+        let socket = self.socket.as_ref()?;
+        match rustix::io::read(socket, &mut bytes) {
+            Ok(6) => {}
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return None,
+            // The reaper has ended: that it was waited for says the rest.
+            _ => {
+                self.socket = None;
+                return None;
+            }
+        }
+        let value = number(&bytes);
+        let byte = u8::try_from(value).unwrap_or(u8::MAX);
+        let news = match bytes[0] {
+            STARTED => return Some(LeaderNews::Started { pid: value }),
+            FAILED => LeaderNews::Failed(LaunchFailure { stage: stage(bytes[1]), errno: value }),
+            EXITED => LeaderNews::Exited(ExitStatus::Code(byte)),
+            KILLED => LeaderNews::Exited(ExitStatus::Signal { signal: byte, core_dumped: false }),
+            DUMPED => LeaderNews::Exited(ExitStatus::Signal { signal: byte, core_dumped: true }),
+            _ => return None,
+        };
+        self.leader_reported = true;
+        Some(news)
+    }
+
+    /// The reaper was waited for: by itself it ends only when its tree is gone. If the leader's end is
+    /// not known, somebody has killed the reaper; what it left falls to the supervisor.
+    pub fn ended(&mut self) -> Option<LeaderNews> {
+        self.pid = None;
+        self.empty = true;
+        let last = self.news();
+        self.socket = None;
+        if last.is_some() {
+            return last;
+        }
+        let news = if self.leader_reported { LeaderNews::Empty } else { LeaderNews::Exited(ExitStatus::Unknown) };
+        Some(news)
+    }
+
+    pub fn request(&self, request: Request, signal: i32) {
+        if let Some(socket) = &self.socket {
+            // A reaper that does not listen any more has ended or is about to.
+            let _ = rustix::io::write(socket, &message(request as u8, 0, signal));
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.empty
+    }
+}
+
+fn stage(number: u8) -> Stage {
+    [Stage::Identity, Stage::Cwd, Stage::Exec].into_iter().find(|s| *s as u8 == number).unwrap_or(Stage::Setup)
+}
+
+/// The reaper's own life, in the forked process.
+fn watch(launch: Launch<'_>, socket: &OwnedFd) -> io::Result<()> {
+    let [stdin, stdout, stderr] = launch.stdio;
+    let kept = stead_sys::close_all_except(&[socket.as_fd(), stdin, stdout, stderr])?;
+    let Ok([socket, stdin, stdout, stderr]) = <[OwnedFd; 4]>::try_from(kept) else { return Ok(()) };
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+    // The supervisor blocks all signals, and so do we: only SIGCHLD is looked at.
+    let signals = SignalFd::new(&[Signal::CHILD.as_raw()])?;
+    let leader = {
+        let stdio = [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
+        start(&Launch { stdio, ..launch }, &socket)
+    };
+    // Only the leader holds its streams: the reaper must not keep a pipe open.
+    drop((stdin, stdout, stderr));
+    if leader.is_some() {
+        Watch { socket, leader, killing: false }.run(&signals);
+    }
+    Ok(())
+}
+
+/// Starts the leader and waits until it has executed its program.
+fn start(launch: &Launch<'_>, socket: &OwnedFd) -> Option<i32> {
+    let failure = |stage: Stage, errno: i32| {
+        let _ = rustix::io::write(socket, &message(FAILED, stage as u8, errno));
+        None
+    };
+    let launched = match stead_sys::launch(launch) {
+        Ok(launched) => launched,
+        Err(error) => return failure(Stage::Setup, error.raw_os_error().unwrap_or(0)),
+    };
+    let mut report = [0; stead_sys::LAUNCH_REPORT];
+    let count = loop {
+        match rustix::io::read(&launched.report, &mut report) {
+            Ok(count) => break count,
+            Err(rustix::io::Errno::AGAIN) => {
+                let _ = poll(&mut [PollFd::new(&launched.report, PollFlags::IN)], None);
+            }
+            Err(rustix::io::Errno::INTR) => {}
+            Err(_) => break 0,
+        }
+    };
+    match stead_sys::parse_report(&report[..count]) {
+        Some(failed) => failure(failed.stage, failed.errno),
+        None => {
+            let _ = rustix::io::write(socket, &message(STARTED, 0, launched.pid));
+            Some(launched.pid)
+        }
+    }
+}
+
+struct Watch {
+    socket: OwnedFd,
+    /// Until it was waited for, so that its number is its own.
+    leader: Option<i32>,
+    killing: bool,
+}
+
+impl Watch {
+    fn run(&mut self, signals: &SignalFd) {
+        while self.reap() {
+            if self.killing {
+                kill_all_descendants();
+            }
+            let timeout = self.killing.then_some(rustix::event::Timespec { tv_sec: 0, tv_nsec: 2_000_000 });
+            let mut fds = [PollFd::new(signals, PollFlags::IN), PollFd::new(&self.socket, PollFlags::IN)];
+            let _ = poll(&mut fds, timeout.as_ref());
+            while matches!(signals.next_signal(), Ok(Some(_))) {}
+            self.serve();
+        }
+    }
+
+    /// Waits for all children that ended; `false` when none is left.
+    fn reap(&mut self) -> bool {
+        loop {
+            match rustix::process::wait(WaitOptions::NOHANG) {
+                Ok(Some((pid, status))) => self.ended(pid.as_raw_nonzero().get(), status),
+                Ok(None) => return true,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(_) => return false,
+            }
+        }
+    }
+
+    fn ended(&mut self, pid: i32, status: WaitStatus) {
+        if self.leader != Some(pid) {
+            return;
+        }
+        let report = match (status.exit_status(), status.terminating_signal()) {
+            (Some(code), _) => message(EXITED, 0, code),
+            (None, Some(signal)) => message(if dumped(status) { DUMPED } else { KILLED }, 0, signal),
+            // Stopped or continued: not the end.
+            (None, None) => return,
+        };
+        self.leader = None;
+        let _ = rustix::io::write(&self.socket, &report);
+    }
+
+    fn serve(&mut self) {
+        let mut bytes: Message = [0; 6];
+        loop {
+            match rustix::io::read(&self.socket, &mut bytes) {
+                Ok(6) => self.obey(bytes[0], number(&bytes)),
+                Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return,
+                // The supervisor is gone.
+                _ => {
+                    self.killing = true;
+                    return;
+                }
+            }
+        }
+    }
+
+    fn obey(&mut self, request: u8, number: i32) {
+        if request == Request::Kill as u8 {
+            self.killing = true;
+            return;
+        }
+        let Some(signal) = members::signal(number) else { return };
+        let leader = self.leader.and_then(rustix::process::Pid::from_raw);
+        match leader {
+            Some(leader) if request == Request::SignalLeader as u8 => {
+                let _ = rustix::process::kill_process(leader, signal);
+            }
+            Some(leader) if request == Request::SignalGroup as u8 => {
+                let _ = rustix::process::kill_process_group(leader, signal);
+            }
+            _ if request == Request::SignalTree as u8 => signal_all_descendants(signal),
+            _ => {}
+        }
+    }
+}
+
+/// Bit of the wait status that says that a core was dumped.
+fn dumped(status: WaitStatus) -> bool {
+    status.as_raw() & 0x80 != 0
+}
+
+/// Each descendant of this process with its parent, parents first.
+fn descendants() -> Vec<(i32, i32)> {
+    let me = rustix::process::getpid().as_raw_nonzero().get();
+    let mut found = Vec::new();
+    let mut seen = BTreeSet::from([me]);
+    let mut parents = vec![me];
+    while let Some(parent) = parents.pop() {
+        for child in members::children(parent) {
+            if seen.insert(child) {
+                found.push((child, parent));
+                parents.insert(0, child);
+            }
+        }
+    }
+    found
+}
+
+/// A process whose parent changed meanwhile was orphaned, and its new parent is this process.
+fn signal_all_descendants(signal: Signal) {
+    let me = rustix::process::getpid().as_raw_nonzero().get();
+    for (pid, parent) in descendants() {
+        members::signal_member(pid, signal, |pid| members::parent(pid).is_some_and(|p| p == parent || p == me));
+    }
+}
+
+/// Stops all first, so that nothing forks away, until a round finds nobody new; then kills all.
+fn kill_all_descendants() {
+    let mut known = BTreeSet::new();
+    for _ in 0..16 {
+        let now: BTreeSet<i32> = descendants().into_iter().map(|(pid, _)| pid).collect();
+        if now.is_subset(&known) {
+            break;
+        }
+        known.extend(now);
+        signal_all_descendants(Signal::STOP);
+    }
+    signal_all_descendants(Signal::KILL);
+}

@@ -1,0 +1,236 @@
+//! `local`: a process group of the host, as the calling user, with no isolation at all, and it says so.
+//!
+//! A supervisor process on the host stands for each instance: it keeps the trees together without
+//! changing anything in the caller's process, and it ends them when the caller is gone by whatever signal.
+
+mod options;
+mod provision;
+mod remove;
+
+use crate::place::Place;
+use crate::state::{Record, State};
+use async_trait::async_trait;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
+use stead_provider::{Files, Process, Provider};
+use stead_types::{
+    Availability, CommandLine, ComputeConfig, ComputeInstance, ExecResult, ExecuteError, FilesError, InstanceId,
+    InstanceStatus, ListError, ProvisionError, ShutdownError,
+};
+
+/// The name under which this provider is registered.
+pub const NAME: &str = "local";
+
+/// Runs commands on the host. See the module's documentation.
+///
+/// When it is dropped its links close, and each supervisor ends its instance because its owner is gone.
+#[derive(Debug, Default)]
+pub struct LocalProvider {
+    /// Opened at the first use, so that making a provider cannot fail.
+    state: Mutex<Option<State>>,
+    state_dir: Option<std::path::PathBuf>,
+    places: Arc<Mutex<HashMap<InstanceId, Entry>>>,
+}
+
+/// An instance of this process.
+#[derive(Debug, Clone)]
+enum Entry {
+    Running(Box<Place>),
+    /// Its removal failed.
+    Error(ComputeInstance),
+}
+
+impl LocalProvider {
+    /// A provider that keeps its instances in the user's default folder.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A provider that keeps its instances in a folder of one's choice, which belongs to this user alone.
+    pub fn with_state_dir(directory: impl Into<std::path::PathBuf>) -> Self {
+        Self { state_dir: Some(directory.into()), ..Self::default() }
+    }
+
+    fn state(&self) -> std::io::Result<State> {
+        let mut slot = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(state) = &*slot {
+            return Ok(state.clone());
+        }
+        let state = match &self.state_dir {
+            Some(directory) => State::open(directory.clone())?,
+            None => State::open_default()?,
+        };
+        *slot = Some(state.clone());
+        Ok(state)
+    }
+
+    fn places(&self) -> MutexGuard<'_, HashMap<InstanceId, Entry>> {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn place(&self, id: &InstanceId) -> Option<Place> {
+        match self.places().get(id) {
+            Some(Entry::Running(place)) => Some((**place).clone()),
+            Some(Entry::Error(_)) | None => None,
+        }
+    }
+
+    /// Also an instance that was detached by a process that is gone: its supervisor still listens.
+    async fn reach(&self, id: &InstanceId) -> Option<Place> {
+        if let Some(place) = self.place(id) {
+            return Some(place);
+        }
+        let place = provision::adopt(&self.state().ok()?, id).await?;
+        self.places().insert(id.clone(), Entry::Running(Box::new(place.clone())));
+        Some(place)
+    }
+
+    fn list_failed(error: std::io::Error) -> ListError {
+        let reason = error.to_string();
+        ListError::Failed { provider: NAME.to_owned(), reason, source: Some(Box::new(error)) }
+    }
+}
+
+/// Says once in the life of the process that nothing is isolated.
+fn warn_once() {
+    static WARNED: Once = Once::new();
+    WARNED.call_once(|| {
+        tracing::warn!(provider = NAME, "local runs commands on this host with no isolation");
+    });
+}
+
+#[async_trait]
+impl Provider for LocalProvider {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    async fn probe(&self) -> Availability {
+        if crate::supervisor::SUPERVISOR.is_empty() {
+            return Availability::missing(
+                "platform_unsupported",
+                "this platform has no process control that local could use",
+                "Use local on Linux, or choose another provider.",
+            );
+        }
+        match self.state().and_then(|state| state.supervisor()) {
+            Ok(_) => Availability::Available,
+            Err(error) => Availability::missing(
+                "state_unusable",
+                format!("the folder for live instances cannot be used: {error}"),
+                "Set STEAD_STATE_DIR to a directory of your own with mode 0700.",
+            ),
+        }
+    }
+
+    async fn provision(&self, config: ComputeConfig) -> Result<ComputeInstance, ProvisionError> {
+        warn_once();
+        options::check(&config)?;
+        let state = self.state().map_err(|error| provision::failed("its folder cannot be used", error))?;
+        let place = provision::provision(&state, config).await?;
+        let instance = place.instance.clone();
+        self.places().insert(instance.id.clone(), Entry::Running(Box::new(place)));
+        Ok(instance)
+    }
+
+    async fn spawn(
+        &self,
+        id: &InstanceId,
+        command: CommandLine,
+        config: ComputeConfig,
+    ) -> Result<Process, ExecuteError> {
+        let place = self.reach(id).await.ok_or_else(|| ExecuteError::NoInstance { instance: id.clone() })?;
+        place.spawn(command, config)
+    }
+
+    async fn execute(
+        &self,
+        id: &InstanceId,
+        command: CommandLine,
+        config: ComputeConfig,
+    ) -> Result<ExecResult, ExecuteError> {
+        let place = self.reach(id).await.ok_or_else(|| ExecuteError::NoInstance { instance: id.clone() })?;
+        place.execute(command, config).await
+    }
+
+    async fn shutdown(&self, id: &InstanceId) -> Result<(), ShutdownError> {
+        let entry = self.places().get(id).cloned();
+        let link = match &entry {
+            Some(Entry::Running(place)) => Some(place.link.clone()),
+            Some(Entry::Error(_)) | None => None,
+        };
+        let failed = |error: std::io::Error| ShutdownError::StillThere {
+            provider: NAME.to_owned(),
+            instance: id.clone(),
+            reason: error.to_string(),
+            source: Some(Box::new(error)),
+        };
+        let Some(folder) = self.state().map_err(failed)?.find(id) else {
+            self.places().remove(id);
+            return Ok(());
+        };
+        match remove::remove(&folder, link.as_ref()).await {
+            Ok(()) => {
+                self.places().remove(id);
+                Ok(())
+            }
+            Err(error) => {
+                let instance = match entry {
+                    Some(Entry::Running(place)) => Some(place.instance),
+                    Some(Entry::Error(instance)) => Some(instance),
+                    None => folder.record().ok().map(|record| record.instance),
+                };
+                if let Some(instance) = instance {
+                    let instance = ComputeInstance { status: InstanceStatus::Error, ..instance };
+                    self.places().insert(id.clone(), Entry::Error(instance));
+                }
+                Err(failed(error))
+            }
+        }
+    }
+
+    async fn list_instances(&self) -> Result<Vec<ComputeInstance>, ListError> {
+        let state = self.state().map_err(Self::list_failed)?;
+        let records = state.instances().map_err(Self::list_failed)?;
+        let own = records.into_iter().filter(|(_, record)| record.instance.provider == NAME);
+        Ok(own.map(|(_, record)| self.with_status(record)).collect())
+    }
+
+    async fn status(&self, id: &InstanceId) -> Result<Option<ComputeInstance>, ListError> {
+        let state = self.state().map_err(Self::list_failed)?;
+        let Some(folder) = state.find(id) else { return Ok(None) };
+        match folder.record() {
+            Ok(record) if record.instance.provider == NAME => Ok(Some(self.with_status(record))),
+            Ok(_) => Ok(None),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(Self::list_failed(error)),
+        }
+    }
+
+    async fn files(&self, id: &InstanceId) -> Result<Box<dyn Files>, FilesError> {
+        match self.reach(id).await {
+            Some(place) => Ok(place.files()),
+            None => Err(FilesError::NoInstance { instance: id.clone() }),
+        }
+    }
+
+    async fn prune(&self) -> Result<Vec<InstanceId>, ListError> {
+        let state = self.state().map_err(Self::list_failed)?;
+        remove::prune(&state).await.map_err(Self::list_failed)
+    }
+}
+
+impl LocalProvider {
+    /// The record says how it was; whether it still is, its supervisor's process says.
+    fn with_status(&self, record: Record) -> ComputeInstance {
+        let mut instance = record.instance;
+        let alive = record.supervisor.as_ref().is_some_and(crate::state::ProcessIdentity::is_alive);
+        let failed = matches!(self.places().get(&instance.id), Some(Entry::Error(_)));
+        instance.status = match (failed, alive) {
+            (true, _) => InstanceStatus::Error,
+            (false, true) => InstanceStatus::Running,
+            (false, false) => InstanceStatus::Stopped,
+        };
+        instance
+    }
+}

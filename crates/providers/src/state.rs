@@ -1,0 +1,303 @@
+//! The host's folder of live instances: how another process finds them, and what is left when one dies.
+//!
+//! ```text
+//! STATE/supervisor-HASH            the program
+//! STATE/instances/ID/instance.json what it is and who owns it
+//! STATE/instances/ID/key           the key, for processes of the same user
+//! STATE/instances/ID/ctl/          socket of the supervisor; the only part that a place may see
+//! STATE/instances/ID/work/         default working directory of `local`
+//! ```
+//! STATE is `$STEAD_STATE_DIR`, else `$XDG_RUNTIME_DIR/stead`, else `/run/stead` for root and
+//! `/tmp/stead-UID` for others. It belongs to one user, with mode 0700.
+
+use crate::supervisor::write_private;
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use stead_types::{ComputeInstance, InstanceId};
+use stead_wire::Key;
+
+/// Names one process of this host for good: a process id alone is used again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessIdentity {
+    /// Process id.
+    pub pid: i32,
+    /// Clock ticks from boot to its start.
+    pub start_time: u64,
+    /// The boot in which that counts.
+    pub boot_id: String,
+}
+
+impl ProcessIdentity {
+    /// This process.
+    pub fn current() -> io::Result<Self> {
+        Self::of(i32::try_from(std::process::id()).map_err(io::Error::other)?)
+    }
+
+    /// A running process.
+    pub fn of(pid: i32) -> io::Result<Self> {
+        let start_time = start_time(pid).ok_or(io::ErrorKind::NotFound)?;
+        Ok(Self { pid, start_time, boot_id: boot_id()? })
+    }
+
+    /// Whether it is still alive. A zombie is not.
+    pub fn is_alive(&self) -> bool {
+        boot_id().is_ok_and(|boot| boot == self.boot_id) && start_time(self.pid) == Some(self.start_time)
+    }
+}
+
+/// Identifies the running boot.
+pub fn boot_id() -> io::Result<String> {
+    Ok(fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned())
+}
+
+/// Start of a process that is no zombie.
+fn start_time(pid: i32) -> Option<u64> {
+    let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    // The name in parentheses may hold anything; what follows its last ')' is plain.
+    let after = stat.iter().rposition(|byte| *byte == b')')?;
+    let text = std::str::from_utf8(stat.get(after + 1..)?).ok()?;
+    let mut fields = text.split_ascii_whitespace();
+    let state = fields.next()?;
+    // Field 22 of the file; the state is field 3.
+    let start = fields.nth(18)?.parse().ok()?;
+    (!matches!(state, "Z" | "X")).then_some(start)
+}
+
+/// What is known of an instance beside the provider's own view.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// The instance.
+    pub instance: ComputeInstance,
+    /// Who provisioned it.
+    pub owner: ProcessIdentity,
+    /// Whether it outlives its owner.
+    pub detached: bool,
+    /// The supervisor, where it is a process of this host.
+    pub supervisor: Option<ProcessIdentity>,
+}
+
+/// The folder of all instances of this user.
+#[derive(Debug, Clone)]
+pub struct State {
+    root: PathBuf,
+}
+
+/// The folder of one instance.
+#[derive(Debug, Clone)]
+pub struct InstanceFolder {
+    path: PathBuf,
+}
+
+impl State {
+    /// The folder that the environment names; made when it is missing.
+    pub fn open_default() -> io::Result<Self> {
+        let own = rustix::process::geteuid();
+        let root = match (std::env::var_os("STEAD_STATE_DIR"), std::env::var_os("XDG_RUNTIME_DIR")) {
+            (Some(named), _) if !named.is_empty() => PathBuf::from(named),
+            (_, Some(runtime)) if !runtime.is_empty() => PathBuf::from(runtime).join("stead"),
+            _ if own.is_root() => PathBuf::from("/run/stead"),
+            _ => PathBuf::from(format!("/tmp/stead-{}", own.as_raw())),
+        };
+        Self::open(root)
+    }
+
+    /// A folder of one's choice; made when it is missing. Refused when another user could change it.
+    pub fn open(root: PathBuf) -> io::Result<Self> {
+        let mut builder = fs::DirBuilder::new();
+        builder.recursive(true).mode(0o700).create(root.join("instances"))?;
+        let found = fs::symlink_metadata(&root)?;
+        let own = rustix::process::geteuid().as_raw();
+        if !found.is_dir() || found.uid() != own || found.mode() & 0o022 != 0 {
+            let what = format!("{} is not a directory of this user alone", root.display());
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
+        }
+        Ok(Self { root: root.canonicalize()? })
+    }
+
+    /// Where the supervisor is, put there when it is missing.
+    pub fn supervisor(&self) -> io::Result<PathBuf> {
+        crate::supervisor::install(&self.root)
+    }
+
+    /// Makes the folder of a new instance with its key.
+    pub fn create(&self, id: &InstanceId, key: &Key) -> io::Result<InstanceFolder> {
+        let path = self.root.join("instances").join(id.as_str());
+        let folder = InstanceFolder { path };
+        let made = fs::DirBuilder::new()
+            .mode(0o700)
+            .create(&folder.path)
+            .and_then(|()| fs::create_dir(folder.ctl()))
+            .and_then(|()| write_private(&folder.key_path(), key.as_bytes()));
+        match made {
+            Ok(()) => Ok(folder),
+            Err(error) => {
+                folder.remove()?;
+                Err(error)
+            }
+        }
+    }
+
+    /// The folder of an instance, `None` when there is none. Ids that we cannot have made name none.
+    pub fn find(&self, id: &InstanceId) -> Option<InstanceFolder> {
+        if !id.is_generated() {
+            return None;
+        }
+        let path = self.root.join("instances").join(id.as_str());
+        path.is_dir().then_some(InstanceFolder { path })
+    }
+
+    /// The folders of all instances; what does not have a whole record yet is left out.
+    pub fn instances(&self) -> io::Result<Vec<(InstanceFolder, Record)>> {
+        let mut found = Vec::new();
+        for folder in self.folders()? {
+            match folder.record() {
+                Ok(record) => found.push((folder, record)),
+                // Just being made, or just being removed.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(found)
+    }
+
+    /// Folders without a record that are older than so many seconds: their maker died on the way.
+    pub fn abandoned(&self, older_than: std::time::Duration) -> io::Result<Vec<InstanceFolder>> {
+        let is_old = |folder: &InstanceFolder| {
+            let modified = fs::metadata(&folder.path).and_then(|m| m.modified()).ok();
+            modified.and_then(|at| at.elapsed().ok()).is_some_and(|age| age > older_than)
+        };
+        let folders = self.folders()?.into_iter();
+        Ok(folders.filter(|folder| !folder.record_path().exists() && is_old(folder)).collect())
+    }
+
+    fn folders(&self) -> io::Result<Vec<InstanceFolder>> {
+        let mut folders = Vec::new();
+        for entry in fs::read_dir(self.root.join("instances"))? {
+            let entry = entry?;
+            let id = InstanceId::new(entry.file_name().to_string_lossy());
+            if id.is_generated() {
+                folders.push(InstanceFolder { path: entry.path() });
+            }
+        }
+        folders.sort_by(|a, b| a.path.cmp(&b.path));
+        Ok(folders)
+    }
+}
+
+impl InstanceFolder {
+    /// The folder itself.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The instance that it belongs to.
+    pub fn id(&self) -> InstanceId {
+        InstanceId::new(self.path.file_name().unwrap_or_default().to_string_lossy())
+    }
+
+    /// The part that the place may see.
+    pub fn ctl(&self) -> PathBuf {
+        self.path.join("ctl")
+    }
+
+    /// The supervisor's socket.
+    pub fn socket(&self) -> PathBuf {
+        self.ctl().join("s")
+    }
+
+    /// The default working directory of `local`.
+    pub fn work(&self) -> PathBuf {
+        self.path.join("work")
+    }
+
+    /// The file with the key.
+    pub fn key_path(&self) -> PathBuf {
+        self.path.join("key")
+    }
+
+    fn record_path(&self) -> PathBuf {
+        self.path.join("instance.json")
+    }
+
+    /// The key.
+    pub fn key(&self) -> io::Result<Key> {
+        let bytes = fs::read(self.key_path())?;
+        let bytes = <[u8; 32]>::try_from(bytes).map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
+        Ok(Key::new(bytes))
+    }
+
+    /// What the instance is.
+    pub fn record(&self) -> io::Result<Record> {
+        let bytes = fs::read(self.record_path())?;
+        serde_json::from_slice(&bytes).map_err(io::Error::from)
+    }
+
+    /// Writes the record, whole or not at all.
+    pub fn write_record(&self, record: &Record) -> io::Result<()> {
+        let temporary = self.path.join(".instance.json");
+        let _ = fs::remove_file(&temporary);
+        write_private(&temporary, &serde_json::to_vec_pretty(record)?)?;
+        fs::rename(temporary, self.record_path())
+    }
+
+    /// The supervisor's cgroup, as it has noted it.
+    pub fn cgroup(&self) -> Option<PathBuf> {
+        use std::os::unix::ffi::OsStringExt;
+        let bytes = fs::read(self.ctl().join("cgroup")).ok()?;
+        Some(PathBuf::from(std::ffi::OsString::from_vec(bytes)))
+    }
+
+    /// Removes the folder; gone already is fine.
+    pub fn remove(&self) -> io::Result<()> {
+        match fs::remove_dir_all(&self.path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A new key.
+pub fn new_key() -> io::Result<Key> {
+    let mut bytes = [0; 32];
+    getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;
+    Ok(Key::new(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_alive_only_with_its_own_start() {
+        let own = ProcessIdentity::current().unwrap();
+        assert!(own.is_alive());
+        assert!(!ProcessIdentity { start_time: own.start_time + 1, ..own.clone() }.is_alive());
+        assert!(!ProcessIdentity { boot_id: "another".into(), ..own }.is_alive());
+    }
+
+    #[test]
+    fn ids_that_are_paths_find_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let state = State::open(dir.path().join("state")).unwrap();
+        let id = InstanceId::generate();
+        assert!(state.find(&id).is_none());
+        let folder = state.create(&id, &new_key().unwrap()).unwrap();
+        assert_eq!(state.find(&id).unwrap().path(), folder.path());
+        for bad in ["", ".", "..", "../instances", "x"] {
+            assert!(state.find(&InstanceId::new(bad)).is_none(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_folder_that_others_can_write_is_refused() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("state");
+        assert!(State::open(root.clone()).is_ok());
+        fs::set_permissions(&root, fs::Permissions::from_mode(0o777)).unwrap();
+        assert_eq!(State::open(root).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+    }
+}

@@ -1,0 +1,50 @@
+//! The supervisor's bytes, and where they are put to be started.
+
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// The supervisor for this platform: a static program that was embedded when this crate was built.
+pub const SUPERVISOR: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/stead-supervisor"));
+
+/// A name that changes with the content.
+fn file_name() -> String {
+    use sha2::{Digest, Sha256};
+    static NAME: std::sync::OnceLock<String> = std::sync::OnceLock::new();
+    NAME.get_or_init(|| {
+        let digest = Sha256::digest(SUPERVISOR);
+        digest.iter().take(8).fold("supervisor-".to_owned(), |name, byte| format!("{name}{byte:02x}"))
+    })
+    .clone()
+}
+
+/// Makes sure that the supervisor is in `directory`, which nobody else can write to, and gives its path.
+/// The file is complete whenever it is there: it appears by a rename.
+pub fn install(directory: &Path) -> io::Result<PathBuf> {
+    if SUPERVISOR.is_empty() {
+        return Err(io::Error::new(io::ErrorKind::Unsupported, "there is no supervisor for this platform"));
+    }
+    let path = directory.join(file_name());
+    let own = rustix::process::geteuid().as_raw();
+    match fs::symlink_metadata(&path) {
+        Ok(found) if found.is_file() && found.uid() == own && found.len() == SUPERVISOR.len() as u64 => {
+            return Ok(path);
+        }
+        _ => {}
+    }
+    let mut temporary = tempfile::Builder::new()
+        .prefix(".supervisor-")
+        .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .tempfile_in(directory)?;
+    temporary.write_all(SUPERVISOR)?;
+    // The writing descriptor is closed before it is executed, or the system says ETXTBSY.
+    temporary.into_temp_path().persist(&path).map_err(|error| error.error)?;
+    Ok(path)
+}
+
+/// A secret of this user alone, written whole.
+pub fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
+    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    file.write_all(content)
+}
