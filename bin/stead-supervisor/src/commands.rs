@@ -117,7 +117,8 @@ impl Commands {
         host: &mut Host,
     ) {
         match Command::start(id, key, fingerprint, spec, &self.place, &mut self.trees, poller) {
-            Ok(command) => {
+            Ok(mut command) => {
+                command.begin(poller, host);
                 self.by_key.insert(key, command);
                 self.keys.insert(id, key);
             }

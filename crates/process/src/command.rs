@@ -133,6 +133,12 @@ impl Command {
         Ok(command)
     }
 
+    /// What is known right after the start.
+    pub fn begin(&mut self, poller: &Poller, out: &mut dyn Outbox) {
+        self.read_news(out);
+        self.advance(Instant::now(), poller, out);
+    }
+
     fn token(&self, part: Part) -> Token {
         Token { key: self.key, part }
     }
@@ -146,8 +152,8 @@ impl Command {
         if let Some(fd) = &self.input.fd {
             poller.add(fd, self.token(Part::Stdin), Interest::Nothing)?;
         }
-        if let Some((fd, interest)) = self.tree.news_fd() {
-            poller.add(fd, self.token(Part::Leader), interest)?;
+        if let Some(fd) = self.tree.news_fd() {
+            poller.add(fd, self.token(Part::Leader), Interest::Read)?;
         }
         Ok(())
     }

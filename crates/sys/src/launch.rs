@@ -1,12 +1,14 @@
 //! Starting one program: everything between `clone3` and `execve`.
 //!
-//! The child is made with `clone3` so that it is born inside its cgroup (`CLONE_INTO_CGROUP`): moving a
-//! process later takes a lock of the whole system and costs milliseconds. It reports a failed step
-//! through a pipe that closes by itself when the program is executed.
+//! The child is born inside its cgroup (`CLONE_INTO_CGROUP`): moving a process later takes a lock of the
+//! whole system and costs milliseconds. It shares our memory until it executes its program, and leaves
+//! there what failed.
 
 use std::ffi::{CStr, CString};
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use crate::vfork::vfork_into;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Who the program runs as.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,84 +68,40 @@ pub struct LaunchFailure {
     pub errno: i32,
 }
 
-/// A child that is on its way to `execve`.
-#[derive(Debug)]
+impl Stage {
+    fn from_number(number: u8) -> Option<Self> {
+        [Stage::Setup, Stage::Identity, Stage::Cwd, Stage::Exec].into_iter().find(|stage| *stage as u8 == number)
+    }
+}
+
+/// What became of a child.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Launched {
-    /// Its process id. It stays valid until it is waited for.
+    /// Its process id. It stays valid until it is waited for, also when the launch failed.
     pub pid: i32,
-    /// Ends without a byte when the program was executed; else gives a report for [`parse_report`].
-    pub report: OwnedFd,
+    /// Set when the program was not executed; the child has ended then.
+    pub failure: Option<LaunchFailure>,
 }
 
-/// Length of a failure report.
-pub const LAUNCH_REPORT: usize = 5;
-
-/// Reads a failure report.
-pub fn parse_report(bytes: &[u8]) -> Option<LaunchFailure> {
-    let (stage, errno) = (bytes.first()?, bytes.get(1..LAUNCH_REPORT)?.first_chunk::<4>()?);
-    let stage = match stage {
-        1 => Stage::Setup,
-        2 => Stage::Identity,
-        3 => Stage::Cwd,
-        4 => Stage::Exec,
-        _ => return None,
-    };
-    Some(LaunchFailure { stage, errno: i32::from_le_bytes(*errno) })
-}
-
-/// Starts a program. The caller must have one thread, or hold no lock that the child could need: the
-/// child only makes system calls.
+/// Starts a program and waits until it is executed, or has failed. The child takes nothing from other
+/// threads: it makes system calls only.
 pub fn launch(launch: &Launch<'_>) -> io::Result<Launched> {
-    let (report, report_write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
-    rustix::io::ioctl_fionbio(&report, true)?;
     let argv = pointers(&launch.argv);
     let env = pointers(&launch.env);
-    let child = ChildView { launch, argv: &argv, env: &env, report: report_write.as_raw_fd() };
-    let pid = clone_process(launch.cgroup)?;
-    if pid == 0 {
-        child.run();
-    }
-    Ok(Launched { pid, report })
+    let child = ChildView { launch, argv: &argv, env: &env, report: AtomicU64::new(0) };
+    // SAFETY: `child` outlives the call, which returns when the child is done with it. Its code makes system
+    // calls only, and writes no memory but its own stack and the report.
+    let pid = unsafe { vfork_into(launch.cgroup, run_child, (&raw const child).cast()) }?;
+    Ok(Launched { pid, failure: child.failure() })
 }
 
 fn pointers(strings: &[CString]) -> Vec<*const libc::c_char> {
     strings.iter().map(|s| s.as_ptr()).chain(std::iter::once(std::ptr::null())).collect()
 }
 
-/// `clone3` without shared memory: returns twice like `fork`.
-fn clone_process(cgroup: Option<BorrowedFd<'_>>) -> io::Result<i32> {
-    const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
-    let mut args = libc::clone_args {
-        flags: 0,
-        pidfd: 0,
-        child_tid: 0,
-        parent_tid: 0,
-        exit_signal: libc::SIGCHLD as u64,
-        stack: 0,
-        stack_size: 0,
-        tls: 0,
-        set_tid: 0,
-        set_tid_size: 0,
-        cgroup: 0,
-    };
-    if let Some(fd) = cgroup {
-        args.flags |= CLONE_INTO_CGROUP;
-        args.cgroup = u64::try_from(fd.as_raw_fd()).unwrap_or(0);
-    }
-    // SAFETY: the structure is complete and as long as stated. Without CLONE_VM the child has its own copy
-    // of memory and stack, so that returning here twice is the same as with fork.
-    let pid = unsafe { libc::syscall(libc::SYS_clone3, &raw const args, size_of::<libc::clone_args>()) };
-    if pid >= 0 {
-        return Ok(i32::try_from(pid).unwrap_or(i32::MAX));
-    }
-    let error = io::Error::last_os_error();
-    // Without a cgroup, a system that has no clone3 (old, or a filter that hides it) still has fork.
-    if cgroup.is_none() && error.raw_os_error() == Some(libc::ENOSYS) {
-        // SAFETY: the child only makes system calls.
-        let pid = unsafe { libc::fork() };
-        return if pid < 0 { Err(io::Error::last_os_error()) } else { Ok(pid) };
-    }
-    Err(error)
+extern "C" fn run_child(child: *const ()) -> ! {
+    // SAFETY: `launch` passes a view that outlives us, and only reads it after we are done.
+    unsafe { &*child.cast::<ChildView<'_>>() }.run()
 }
 
 /// What the child sees. Its methods make system calls only: no allocation, no lock, no panic.
@@ -151,7 +109,8 @@ struct ChildView<'a> {
     launch: &'a Launch<'a>,
     argv: &'a [*const libc::c_char],
     env: &'a [*const libc::c_char],
-    report: RawFd,
+    /// The failed stage in the upper half and the error number in the lower; 0 when nothing failed.
+    report: AtomicU64,
 }
 
 impl ChildView<'_> {
@@ -160,13 +119,16 @@ impl ChildView<'_> {
             Ok(never) => match never {},
             Err(failure) => failure,
         };
-        let mut report = [stage as u8, 0, 0, 0, 0];
-        report[1..].copy_from_slice(&errno.to_le_bytes());
-        // SAFETY: the descriptor is open and the buffer as long as stated; _exit runs no code of ours.
-        unsafe {
-            libc::write(self.report, report.as_ptr().cast(), report.len());
-            libc::_exit(127)
-        }
+        let errno = u64::from(u32::try_from(errno).unwrap_or(0));
+        self.report.store(u64::from(stage as u8) << 32 | errno, Ordering::Relaxed);
+        // SAFETY: runs no code of ours. It ends only this child, which has a process of its own.
+        unsafe { libc::_exit(127) }
+    }
+
+    fn failure(&self) -> Option<LaunchFailure> {
+        let report = self.report.load(Ordering::Relaxed);
+        let stage = Stage::from_number(u8::try_from(report >> 32).ok()?)?;
+        Some(LaunchFailure { stage, errno: i32::try_from(report & 0xffff_ffff).ok()? })
     }
 
     fn steps(&self) -> Result<std::convert::Infallible, (Stage, i32)> {
@@ -286,9 +248,7 @@ mod tests {
         let mut status = 0;
         // SAFETY: our own child and a valid pointer.
         assert_eq!(unsafe { libc::waitpid(launched.pid, &mut status, 0) }, launched.pid);
-        let mut buffer = [0; LAUNCH_REPORT];
-        let read = rustix::io::read(&launched.report, &mut buffer).unwrap();
-        (libc::WEXITSTATUS(status), parse_report(&buffer[..read]))
+        (libc::WEXITSTATUS(status), launched.failure)
     }
 
     #[test]
@@ -303,12 +263,5 @@ mod tests {
         assert_eq!(run(&["/nonexistent/sh"], "/").1, failure(Stage::Exec, libc::ENOENT));
         assert_eq!(run(&["/etc", "/nonexistent/sh"], "/").1, failure(Stage::Exec, libc::EACCES));
         assert_eq!(run(&["/bin/sh"], "/nonexistent").1, failure(Stage::Cwd, libc::ENOENT));
-    }
-
-    #[test]
-    fn a_report_that_is_cut_or_unknown_is_none() {
-        assert_eq!(parse_report(&[4, 2, 0, 0]), None);
-        assert_eq!(parse_report(&[9, 2, 0, 0, 0]), None);
-        assert_eq!(parse_report(&[]), None);
     }
 }

@@ -6,8 +6,9 @@
 mod launch;
 mod signals;
 mod solo;
+mod vfork;
 
-pub use launch::{Identity, LAUNCH_REPORT, Launch, LaunchFailure, Launched, Stage, launch, parse_report};
+pub use launch::{Identity, Launch, LaunchFailure, Launched, Stage, launch};
 pub use signals::{SignalFd, block_all_signals, reset_dispositions};
 pub use solo::{
     Forked, cloexec_inherited, close_all_except, exit_now, fork_single_threaded, take_inherited,

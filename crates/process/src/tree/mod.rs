@@ -9,7 +9,6 @@ mod cgroup_v2;
 mod members;
 mod reaper;
 
-use crate::poll::Interest;
 use cgroup_v1::CgroupV1;
 use cgroup_v2::CgroupV2;
 use reaper::Reaper;
@@ -143,14 +142,13 @@ impl Tree {
         }
     }
 
-    /// The descriptor that becomes readable when there is news about the leader.
-    pub fn news_fd(&self) -> Option<(BorrowedFd<'_>, Interest)> {
-        let fd = match self {
-            Tree::V2(tree) => tree.leader.news_fd(),
-            Tree::V1(tree) => tree.leader.news_fd(),
+    /// The descriptor that becomes readable when there is news about the leader, where there is one. With a
+    /// cgroup the news of the start is there at once, and that of the end comes from waiting for children.
+    pub fn news_fd(&self) -> Option<BorrowedFd<'_>> {
+        match self {
+            Tree::V2(_) | Tree::V1(_) => None,
             Tree::Reaper(tree) => tree.news_fd(),
-        };
-        fd.map(|fd| (fd, Interest::Read))
+        }
     }
 
     /// Reads the next news; `None` when there is none.
@@ -233,8 +231,8 @@ impl Tree {
 #[derive(Debug, Default)]
 pub struct ChildLeader {
     pid: Option<i32>,
-    report: Option<std::os::fd::OwnedFd>,
-    /// Ended before the report was read.
+    launched: Option<LeaderNews>,
+    /// It ended before the news of its start was taken.
     early_end: Option<ExitStatus>,
 }
 
@@ -242,7 +240,10 @@ impl ChildLeader {
     fn launch(&mut self, launch: &Launch<'_>) -> io::Result<()> {
         let launched = stead_sys::launch(launch)?;
         self.pid = Some(launched.pid);
-        self.report = Some(launched.report);
+        self.launched = Some(match launched.failure {
+            Some(failure) => LeaderNews::Failed(failure),
+            None => LeaderNews::Started { pid: launched.pid },
+        });
         Ok(())
     }
 
@@ -250,30 +251,13 @@ impl ChildLeader {
         self.pid
     }
 
-    fn news_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.report.as_ref().map(std::os::fd::AsFd::as_fd)
-    }
-
     fn news(&mut self) -> Option<LeaderNews> {
-        if let Some(report) = &self.report {
-            let mut buffer = [0; stead_sys::LAUNCH_REPORT];
-            let count = match rustix::io::read(report, &mut buffer) {
-                Ok(count) => count,
-                Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return None,
-                Err(_) => 0,
-            };
-            self.report = None;
-            return match stead_sys::parse_report(&buffer[..count]) {
-                Some(failure) => Some(LeaderNews::Failed(failure)),
-                None => self.pid.or(Some(0)).map(|pid| LeaderNews::Started { pid }),
-            };
-        }
-        self.early_end.take().map(LeaderNews::Exited)
+        self.launched.take().or_else(|| self.early_end.take().map(LeaderNews::Exited))
     }
 
     fn ended(&mut self, status: ExitStatus) -> Option<LeaderNews> {
         self.pid = None;
-        if self.report.is_some() {
+        if self.launched.is_some() {
             // Whether the program was executed comes first.
             self.early_end = Some(status);
             return None;

@@ -169,18 +169,7 @@ fn start(launch: &Launch<'_>, socket: &OwnedFd) -> Option<i32> {
         Ok(launched) => launched,
         Err(error) => return failure(Stage::Setup, error.raw_os_error().unwrap_or(0)),
     };
-    let mut report = [0; stead_sys::LAUNCH_REPORT];
-    let count = loop {
-        match rustix::io::read(&launched.report, &mut report) {
-            Ok(count) => break count,
-            Err(rustix::io::Errno::AGAIN) => {
-                let _ = poll(&mut [PollFd::new(&launched.report, PollFlags::IN)], None);
-            }
-            Err(rustix::io::Errno::INTR) => {}
-            Err(_) => break 0,
-        }
-    };
-    match stead_sys::parse_report(&report[..count]) {
+    match launched.failure {
         Some(failed) => failure(failed.stage, failed.errno),
         None => {
             let _ = rustix::io::write(socket, &message(STARTED, 0, launched.pid));
