@@ -2,7 +2,10 @@
 //! placement, tool places, out-of-process providers, and the conformance kit.
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "conformance")]
+pub mod conformance;
 pub mod contract;
+pub mod external;
 pub mod files;
 pub mod placement;
 pub mod process;
@@ -10,6 +13,7 @@ pub mod registry;
 pub mod tool;
 
 pub use contract::Provider;
+pub use external::ExternalProvider;
 pub use files::Files;
 pub use placement::{Placement, RunOn};
 pub use process::{OutputChunk, Process, ProcessControl, ProcessExit, SignalTarget};
