@@ -1,0 +1,23 @@
+//! Containers of a Docker or Podman engine.
+//!
+//! What is decided is decided purely: [`options`] reads what was asked, [`plan`] makes the whole request
+//! of it. [`engine`] keeps the connection and its deadlines, [`image`] and [`container`] act.
+
+pub mod address;
+pub mod archive;
+pub mod capability;
+pub mod container;
+pub mod engine;
+pub mod error;
+pub mod image;
+pub mod labels;
+pub mod mounts;
+pub mod options;
+pub mod plan;
+pub mod reference;
+pub mod relay;
+pub mod remove;
+pub mod weaker;
+
+/// The name under which the provider is registered.
+pub const PROVIDER: &str = "docker";
