@@ -17,16 +17,22 @@ use stead_providers::docker::options::{PullPolicy, RegistryAuth};
 use stead_providers::docker::reference::ImageRef;
 use stead_types::{Availability, Code, Missing, ProvisionError};
 
-/// Short where a test waits for the deadline, and no test is about how long it is.
+/// Short where a test waits for the end of a deadline. Whatever answers gets the long ones, so that no test
+/// is about how fast this machine is.
 fn short() -> Deadlines {
     let limit = Duration::from_millis(200);
     Deadlines {
         probe: limit,
-        probe_age: Duration::MAX,
         call: limit,
         remove: limit,
-        pull: limit * 3,
-        pull_stall: limit,
+        ..Deadlines::default()
+    }
+}
+
+fn deadlines_for(reply: &Reply) -> Deadlines {
+    match reply {
+        Reply::Hang(_) => short(),
+        Reply::Json(..) | Reply::Raw(_) | Reply::After(..) => Deadlines::default(),
     }
 }
 
@@ -112,8 +118,9 @@ fn misbehaviours() -> Vec<(&'static str, Reply, &'static str)> {
 #[tokio::test]
 async fn a_probe_tells_the_ways_to_misbehave_apart() {
     for (name, reply, code) in misbehaviours() {
+        let deadlines = deadlines_for(&reply);
         let fake = FakeEngine::start(move |_| reply.clone());
-        let missing = missing(&engine_at(fake.socket(), short())).await;
+        let missing = missing(&engine_at(fake.socket(), deadlines)).await;
         assert_eq!(missing.code, code, "{name}: {missing:?}");
         assert!(!missing.reason.is_empty() && !missing.remedy.is_empty());
     }
@@ -129,7 +136,7 @@ async fn a_probe_tells_the_ways_to_misbehave_apart() {
 async fn an_engines_own_words_are_in_the_reason() {
     let fake = FakeEngine::start(|_| Reply::Json(500, r#"{"message":"the disk is on fire"}"#.to_owned()));
     assert!(
-        missing(&engine_at(fake.socket(), short()))
+        missing(&engine_at(fake.socket(), Deadlines::default()))
             .await
             .reason
             .contains("the disk is on fire")
@@ -139,9 +146,9 @@ async fn an_engines_own_words_are_in_the_reason() {
 #[tokio::test]
 async fn no_socket_and_a_dead_socket_are_different() {
     let folder = tempfile::tempdir().unwrap();
-    let dead = missing(&engine_at(dead_socket(folder.path()), short())).await;
+    let dead = missing(&engine_at(dead_socket(folder.path()), Deadlines::default())).await;
     assert_eq!(dead.code, "docker_not_running");
-    let error = engine_at(folder.path().join("none"), short())
+    let error = engine_at(folder.path().join("none"), Deadlines::default())
         .facts()
         .await
         .unwrap_err();
@@ -150,7 +157,7 @@ async fn no_socket_and_a_dead_socket_are_different() {
         .unwrap()
         .local_addr()
         .unwrap();
-    let closed = Engine::new(Some(Address::Tcp(tcp.to_string())), short());
+    let closed = Engine::new(Some(Address::Tcp(tcp.to_string())), Deadlines::default());
     assert_eq!(missing(&closed).await.code, "docker_not_running");
 }
 
@@ -186,9 +193,14 @@ async fn many_probes_at_once_are_all_answered_within_the_deadline_of_one() {
 #[tokio::test]
 async fn every_call_of_a_good_engine_that_turns_bad_has_a_typed_error() {
     for (name, reply, _) in misbehaviours() {
+        let hangs = matches!(reply, Reply::Hang(_));
+        // A removal tries errors again until its time is over.
+        let deadlines = Deadlines {
+            remove: short().remove,
+            ..deadlines_for(&reply)
+        };
         let fake = FakeEngine::negotiating(move |_| reply.clone());
-        let engine = engine_at(fake.socket(), short());
-        // A list is no list of versions, and every other answer is bad for all of them.
+        let engine = engine_at(fake.socket(), deadlines);
         let errors = [
             engine.start_container("x").await.err(),
             engine.inspect_container("x").await.err(),
@@ -202,13 +214,12 @@ async fn every_call_of_a_good_engine_that_turns_bad_has_a_typed_error() {
             .map(|error| error.as_ref().map(EngineError::code))
             .collect();
         // A start needs nothing but the status.
-        let is_fine = matches!(
-            name,
-            "no JSON" | "JSON of another kind" | "hangs mid-body" | "cut mid-body"
-        ) || name.contains("version")
+        let is_fine = matches!(name, "no JSON" | "JSON of another kind" | "cut mid-body")
+            || name.contains("version")
             || name.contains("too ")
             || name.contains("another system");
-        assert_eq!(codes[0].is_none(), is_fine, "{name}: {:?}", errors[0]);
+        // How fast the head of an answer comes that hangs later is the machine's affair.
+        assert!(hangs || codes[0].is_none() == is_fine, "{name}: {:?}", errors[0]);
         assert!(codes[1..].iter().all(Option::is_some), "{name}: {errors:?}");
     }
 }
@@ -311,7 +322,11 @@ async fn a_container_that_stays_is_never_called_removed() {
         Some("DELETE") => Reply::Json(500, r#"{"message":"device or resource busy"}"#.to_owned()),
         _ => Reply::ok(r#"{"Id":"x","State":{"Status":"dead"}}"#),
     });
-    let error = engine_at(fake.socket(), short())
+    let patient = Deadlines {
+        remove: Duration::from_secs(2),
+        ..Deadlines::default()
+    };
+    let error = engine_at(fake.socket(), patient)
         .remove_container("x")
         .await
         .unwrap_err();
@@ -407,11 +422,19 @@ async fn a_bad_pull_is_its_own_error_whatever_is_wrong() {
         (Reply::Raw(b"\xff\xfe\r\n\r\n".into()), "cannot be read"),
     ] {
         let shown = format!("{reply:?}");
+        let pull_stall = match &reply {
+            Reply::Hang(_) => short().call,
+            _ => Deadlines::default().pull_stall,
+        };
+        let deadlines = Deadlines {
+            pull_stall,
+            ..Deadlines::default()
+        };
         let fake = FakeEngine::negotiating(move |request| match request.line.contains("/images/create") {
             true => reply.clone(),
             false => missing(),
         });
-        let error = prepare(&engine_at(fake.socket(), short()), PullPolicy::IfMissing, None)
+        let error = prepare(&engine_at(fake.socket(), deadlines), PullPolicy::IfMissing, None)
             .await
             .unwrap_err();
         let text = error.to_string();
