@@ -1,5 +1,7 @@
 //! Drives the example provider in Python, and programs that break the protocol.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by it")]
+
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
@@ -246,7 +248,7 @@ fn program(rest: &str) -> ExternalProvider {
          m = ask()\n\
          {rest}\n"
     );
-    ExternalProvider::new("odd", ["python3", "-c", &text]).deadline(Duration::from_secs(2))
+    ExternalProvider::new("odd", ["python3", "-c", &text]).deadline(Duration::from_secs(5))
 }
 
 #[tokio::test]
@@ -285,7 +287,7 @@ async fn what_is_no_answer_is_a_typed_error_in_time() {
             .unwrap();
         assert_eq!(error.code(), expected, "{rest}: {reason}");
         assert!(!reason.contains('\x1b') && reason.len() < 1_000);
-        assert!(started.elapsed() < Duration::from_secs(6), "{rest}");
+        assert!(started.elapsed() < Duration::from_secs(15), "{rest}");
     }
     let good = program("say({'id': m['id'], 'ok': {'instances': []}}); ask()");
     assert_eq!(good.list_instances().await.unwrap(), []);
@@ -318,7 +320,7 @@ async fn a_command_that_the_program_handles_badly_is_lost() {
 #[tokio::test]
 async fn a_command_that_outlives_its_timeout_is_lost() {
     let provider =
-        program("say({'id': m['id'], 'ok': {}})\ntime.sleep(60)").deadline(Duration::from_millis(700));
+        program("say({'id': m['id'], 'ok': {}})\ntime.sleep(60)").deadline(Duration::from_secs(5));
     let id = up(&provider).await;
     let config = ComputeConfig {
         grace: Some(Duration::ZERO),
@@ -327,7 +329,7 @@ async fn a_command_that_outlives_its_timeout_is_lost() {
     let started = Instant::now();
     let lost = provider.execute(&id, "x".into(), config).await;
     assert!(matches!(lost, Err(ExecuteError::Lost { .. })), "{lost:?}");
-    assert!(started.elapsed() < Duration::from_secs(5));
+    assert!(started.elapsed() < Duration::from_secs(15));
 }
 
 #[tokio::test]

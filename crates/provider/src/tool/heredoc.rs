@@ -31,6 +31,19 @@ impl Scan<'_> {
             return Err(self.refuse(Context::HereDocument).into());
         }
         let quote = self.byte(0).filter(|c| matches!(c, b'\'' | b'"' | b'\\'));
+        let Some(delimiter) = self.delimiter(quote) else {
+            return Err(self.back_to(at));
+        };
+        Ok(HereDoc {
+            at,
+            delimiter,
+            strip_tabs,
+            verbatim: quote.is_some(),
+        })
+    }
+
+    /// The delimiter, when it is a plain word or a plain word in quotes.
+    fn delimiter(&mut self, quote: Option<u8>) -> Option<String> {
         self.at += usize::from(quote.is_some());
         let plain = |c: &u8| c.is_ascii_alphanumeric() || b"_-.".contains(c);
         let length = self.text.as_bytes()[self.at..]
@@ -41,23 +54,12 @@ impl Scan<'_> {
         self.at += length;
         if let Some(close @ (b'\'' | b'"')) = quote {
             if self.byte(0) != Some(close) {
-                return Err(self.back_to(at));
+                return None;
             }
             self.at += 1;
         }
-        let ends = matches!(
-            self.byte(0),
-            None | Some(b' ' | b'\t' | b'\n' | b';' | b'&' | b'|' | b'<' | b'>' | b')')
-        );
-        if delimiter.is_empty() || !ends {
-            return Err(self.back_to(at));
-        }
-        Ok(HereDoc {
-            at,
-            delimiter,
-            strip_tabs,
-            verbatim: quote.is_some(),
-        })
+        let ends = self.byte(0).is_none_or(|c| b" \t\n;&|<>)".contains(&c));
+        (!delimiter.is_empty() && ends).then_some(delimiter)
     }
 
     fn back_to(&mut self, at: usize) -> Stop {

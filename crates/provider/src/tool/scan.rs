@@ -62,6 +62,15 @@ struct Level {
     quoted: bool,
 }
 
+/// What is known of the command list that is being read.
+struct List {
+    word: Word,
+    /// Open `(` of subshells.
+    parens: usize,
+    /// Here-documents that were announced on this line.
+    pending: Vec<HereDoc>,
+}
+
 /// What is known of the word that is being read.
 #[derive(Clone, Copy)]
 struct Word {
@@ -189,55 +198,64 @@ impl Scan<'_> {
 
     /// Reads commands until the `)` of their `$(`, or the end of the text.
     fn commands(&mut self, level: Level) -> Result<(), Stop> {
-        let mut word = Word::NEW;
-        let mut parens = 0_usize;
-        let mut pending: Vec<HereDoc> = Vec::new();
+        let mut list = List {
+            word: Word::NEW,
+            parens: 0,
+            pending: Vec::new(),
+        };
         while let Some(c) = self.byte(0) {
-            let start = self.at;
-            match c {
-                b'{' if self.looking_at("{{") => self.slot(level, &word, !pending.is_empty())?,
-                b'\\' => self.escape(level, &word)?,
-                b'\'' | b'"' | b'`' | b'$' => self.quoting(level, c)?,
-                b'#' if word.fresh || word.unsure => self.comment(level, &word)?,
-                b'(' if word.after_paren => return Err(Stop::Untracked(start)),
-                b')' if parens == 0 && level.nested => return self.close(&pending),
-                b'<' if self.looking_at("<<") && !self.looking_at("<<<") => {
-                    pending.push(self.announce(level.nested)?)
-                }
-                b'\n' => {
-                    self.at += 1;
-                    self.bodies(std::mem::take(&mut pending))?;
-                }
-                b'c' if level.nested && word.fresh && self.keyword_case() => {
-                    return Err(Stop::Untracked(start));
-                }
-                _ => self.skip_char(),
+            if c == b')' && list.parens == 0 && level.nested {
+                return self.close(&list.pending);
             }
+            let start = self.at;
+            self.piece(level, &mut list, c)?;
+            let read = &self.text[start..self.at];
             // A newline in a quote is where shells could disagree on where the here-document starts.
-            if !pending.is_empty() && c != b'\n' && self.text[start..self.at].contains('\n') {
+            if !list.pending.is_empty() && c != b'\n' && read.contains('\n') {
                 self.at = start;
                 return Err(Stop::Untracked(start));
             }
-            parens = if c == b'(' {
-                parens + 1
-            } else {
-                parens.saturating_sub(usize::from(c == b')'))
-            };
-            next_word(&mut word, c, self.text[start..self.at].starts_with("\\\n"));
+            next_word(&mut list.word, c, read.starts_with("\\\n"));
         }
-        match pending.first() {
-            Some(open) => Err(TemplateError::Unclosed {
-                what: "here-document",
-                at: open.at,
-            }
-            .into()),
-            None if level.nested => Err(TemplateError::Unclosed {
-                what: "'$('",
-                at: level.opened,
-            }
-            .into()),
-            None => Ok(()),
+        let open = match list.pending.first() {
+            Some(doc) => ("here-document", doc.at),
+            None if level.nested => ("'$('", level.opened),
+            None => return Ok(()),
+        };
+        Err(TemplateError::Unclosed {
+            what: open.0,
+            at: open.1,
         }
+        .into())
+    }
+
+    /// Reads one character, or all that it starts.
+    fn piece(&mut self, level: Level, list: &mut List, c: u8) -> Result<(), Stop> {
+        let (start, word) = (self.at, &list.word);
+        match c {
+            b'{' if self.looking_at("{{") => self.slot(level, word, !list.pending.is_empty())?,
+            b'\\' => self.escape(level, word)?,
+            b'\'' | b'"' | b'`' | b'$' => self.quoting(level, c)?,
+            b'#' if word.fresh || word.unsure => self.comment(level, word)?,
+            b'(' if word.after_paren => return Err(Stop::Untracked(start)),
+            b'<' if self.looking_at("<<<") => return Err(Stop::Untracked(start)),
+            b'<' if self.looking_at("<<") => list.pending.push(self.announce(level.nested)?),
+            b'c' if level.nested && word.fresh && self.keyword_case() => return Err(Stop::Untracked(start)),
+            b'\n' => {
+                self.at += 1;
+                self.bodies(std::mem::take(&mut list.pending))?;
+            }
+            b'(' => {
+                self.at += 1;
+                list.parens += 1;
+            }
+            b')' => {
+                self.at += 1;
+                list.parens = list.parens.saturating_sub(1);
+            }
+            _ => self.skip_char(),
+        }
+        Ok(())
     }
 
     fn slot(&mut self, level: Level, word: &Word, announced: bool) -> Result<(), TemplateError> {

@@ -147,6 +147,7 @@ fn a_placeholder_where_quoting_cannot_hold_is_an_error_with_its_position() {
         ("echo [", "]*", Brackets),
         ("echo $'\\'' ", "", Untracked { since: 5 }),
         ("(( ", " ))", Untracked { since: 1 }),
+        ("cat <<< ", "", Untracked { since: 4 }),
         ("echo $[ ", " ]", Untracked { since: 5 }),
         (
             "echo \"$(case x in x) echo ')';; esac)\" ",
