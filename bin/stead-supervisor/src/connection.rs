@@ -22,6 +22,8 @@ pub struct Connection {
     written: usize,
     wants_write: bool,
     broken: bool,
+    /// Whether the host wants output already.
+    ready: bool,
 }
 
 impl Connection {
@@ -31,12 +33,17 @@ impl Connection {
         let token = Token { key, part: Part::Connection };
         poller.add(&stream, token, Interest::Read)?;
         let decoder = FrameDecoder::new(MAX_HANDSHAKE_FRAME);
-        Ok(Self { stream, token, decoder, waiting: Vec::new(), written: 0, wants_write: false, broken: false })
+        Ok(Self { stream, token, decoder, waiting: Vec::new(), written: 0, wants_write: false, broken: false, ready: false })
     }
 
     /// Its key in the poller.
     pub fn key(&self) -> u32 {
         self.token.key
+    }
+
+    /// The host has said what it has.
+    pub fn set_ready(&mut self) {
+        self.ready = true;
     }
 
     /// Whether it is of no more use.
@@ -131,7 +138,7 @@ impl Connection {
 
 impl Outbox for Connection {
     fn has_room(&self) -> bool {
-        self.waiting.len() - self.written < ROOM
+        self.ready && self.waiting.len() - self.written < ROOM
     }
 
     fn send(&mut self, message: &FromSupervisor, body: &[u8]) {

@@ -227,6 +227,11 @@ impl Server {
         let (poller, host, commands) = (&self.poller, &mut self.host, &mut self.commands);
         match message {
             ToSupervisor::Hello { .. } | ToSupervisor::Proof { .. } => return false,
+            ToSupervisor::Ready => {
+                if let Some(connection) = &mut host.0 {
+                    connection.set_ready();
+                }
+            }
             ToSupervisor::StartPart { id } => return commands.start_part(id, body),
             ToSupervisor::Start { id } => {
                 self.last_key += 1;

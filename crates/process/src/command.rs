@@ -305,6 +305,10 @@ impl Command {
             // A descriptor that cannot be watched is found closed at the next write.
             let _ = poller.change(fd, self.token(Part::Stdin), interest);
         }
+        self.report_input(out);
+    }
+
+    fn report_input(&mut self, out: &mut dyn Outbox) {
         let (id, through) = (self.id, self.input.taken());
         if through > self.taken_reported {
             self.taken_reported = through;
@@ -317,7 +321,11 @@ impl Command {
 
     /// The host has all chunks below `next`.
     pub fn acknowledge(&mut self, stream: Stream, next: u64, poller: &Poller, out: &mut dyn Outbox) {
-        self.outputs[stream.index()].acknowledge(next);
+        let at = stream.index();
+        self.outputs[at].acknowledge(next);
+        if self.outputs[at].has_window() {
+            self.listen(at, true, poller);
+        }
         self.advance(Instant::now(), poller, out);
     }
 
@@ -340,6 +348,8 @@ impl Command {
     /// A new connection: what was not acknowledged is due again.
     pub fn rewind(&mut self) {
         self.outputs.iter_mut().for_each(Output::rewind);
+        self.input.rewind();
+        self.taken_reported = 0;
     }
 
     /// A descriptor of this command is ready.
@@ -461,6 +471,7 @@ impl Command {
         }
         self.decide(now);
         self.drain(poller);
+        self.report_input(out);
         for output in &mut self.outputs {
             output.flush(self.id, out);
         }

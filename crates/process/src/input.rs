@@ -107,6 +107,11 @@ impl Input {
         self.accepted
     }
 
+    /// A new host has heard nothing yet.
+    pub fn rewind(&mut self) {
+        self.was_closed = false;
+    }
+
     /// True once, when the stream has just closed.
     pub fn newly_closed(&mut self) -> bool {
         let newly = self.fd.is_none() && !self.was_closed;

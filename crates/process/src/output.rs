@@ -9,6 +9,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Reads of one stream before others get their turn.
 const READS_A_TURN: usize = 8;
 
+/// What a chunk costs beside its bytes, so that single bytes do not cost more than the window allows.
+const CHUNK_OVERHEAD: usize = 64;
+
 struct Chunk {
     at_us: u64,
     bytes: Vec<u8>,
@@ -37,6 +40,8 @@ pub struct Output {
     held_bytes: usize,
     /// Next sequence to send on the present connection.
     unsent: u64,
+    /// Next sequence that was never sent on any connection: more than this no host can acknowledge.
+    never_sent: u64,
     forwarded: u64,
     limit: u64,
     total: u64,
@@ -64,6 +69,7 @@ impl Output {
             chunks: VecDeque::new(),
             held_bytes: 0,
             unsent: 0,
+            never_sent: 0,
             forwarded: 0,
             limit: limit.unwrap_or(u64::MAX),
             total: 0,
@@ -82,7 +88,7 @@ impl Output {
     pub fn pump(&mut self, scratch: &mut [u8; MAX_CHUNK], strictly: bool) -> Pumped {
         for _ in 0..READS_A_TURN {
             let Some(fd) = &self.fd else { return Pumped::End };
-            if self.held_bytes >= OUTPUT_WINDOW {
+            if !self.has_window() {
                 return Pumped::Full;
             }
             match rustix::io::read(fd, &mut scratch[..]) {
@@ -102,6 +108,11 @@ impl Output {
         Pumped::More
     }
 
+    /// Whether more may be read before the host acknowledges.
+    pub fn has_window(&self) -> bool {
+        self.held_bytes < OUTPUT_WINDOW
+    }
+
     fn take(&mut self, bytes: &[u8]) {
         self.total += bytes.len() as u64;
         let room = usize::try_from(self.limit - self.forwarded).unwrap_or(usize::MAX);
@@ -110,9 +121,19 @@ impl Output {
             return;
         }
         self.forwarded += kept.len() as u64;
-        self.held_bytes += kept.len();
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_micros());
         self.last_at_us = self.last_at_us.max(u64::try_from(now).unwrap_or(u64::MAX));
+        // A busy stream coalesces by itself: what was never sent is still open.
+        let last_is_open = self.never_sent < self.next();
+        if last_is_open
+            && let Some(last) = self.chunks.back_mut()
+            && last.bytes.len() + kept.len() <= MAX_CHUNK
+        {
+            self.held_bytes += kept.len();
+            last.bytes.extend_from_slice(kept);
+            return;
+        }
+        self.held_bytes += kept.len() + CHUNK_OVERHEAD;
         self.chunks.push_back(Chunk { at_us: self.last_at_us, bytes: kept.to_vec() });
     }
 
@@ -131,12 +152,14 @@ impl Output {
 
     /// Drops what the host has. A number that was never sent is the host's mistake and ignored.
     pub fn acknowledge(&mut self, next: u64) {
-        while self.first < next.min(self.unsent) {
+        while self.first < next.min(self.never_sent) {
             if let Some(chunk) = self.chunks.pop_front() {
-                self.held_bytes -= chunk.bytes.len();
+                self.held_bytes -= chunk.bytes.len() + CHUNK_OVERHEAD;
             }
             self.first += 1;
         }
+        // A new connection acknowledges what an earlier one brought.
+        self.unsent = self.unsent.max(self.first);
     }
 
     /// Everything that was not acknowledged is due again, on a new connection.
@@ -175,6 +198,7 @@ impl Output {
             };
             out.send(&message, &chunk.bytes);
             self.unsent += 1;
+            self.never_sent = self.never_sent.max(self.unsent);
         }
         if self.unsent < self.next() {
             return;

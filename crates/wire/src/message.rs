@@ -144,6 +144,9 @@ pub enum ToSupervisor {
         /// See [`crate::proof`].
         proof: [u8; 32],
     },
+    /// The host has said what it has of each command; from here on output is sent. Until then it waits,
+    /// so that a broken connection does not bring again what is there already.
+    Ready,
     /// A part of a long [`CommandSpec`], in the body; more follows.
     StartPart {
         /// The command it is about.

@@ -16,6 +16,7 @@ fn to_supervisor() -> Vec<ToSupervisor> {
     vec![
         ToSupervisor::Hello { oldest: 1, newest: 1, nonce: [1; 32], epoch: 7 },
         ToSupervisor::Proof { proof: [2; 32] },
+        ToSupervisor::Ready,
         ToSupervisor::StartPart { id: ID },
         ToSupervisor::Start { id: ID },
         ToSupervisor::Stdin { id: ID, offset: 300 },

@@ -3,7 +3,7 @@
 use crate::link::handshake::{self, FramedReader, Writer};
 use crate::link::slot::{Ended, Resume, Slot, Violation};
 use crate::link::transport::Dial;
-use crate::link::{Shared, send_description};
+use crate::link::{Shared, Table, send_description};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use stead_wire::{CommandId, CommandReport, FromSupervisor, Key, ToSupervisor};
@@ -99,8 +99,15 @@ impl Driver {
             Writer::Socket(socket) => (Some(socket), None),
             Writer::Stream(half) => (None, Some(half)),
         };
-        let writing = self.shared.outbox.connect(socket, half);
-        self.resume(&reports);
+        let writing = {
+            // Under the lock, so that no caller gets its frames in before what must come first.
+            let mut table = self.shared.lock();
+            let writing = self.shared.outbox.connect(socket, half);
+            self.resume(&mut table, &reports);
+            self.shared.send(ToSupervisor::Ready);
+            writing
+        };
+        self.shared.progress.notify_waiters();
         tokio::select! {
             ended = self.read(reader) => ended,
             written = writing => Break::Broken(match written {
@@ -111,8 +118,7 @@ impl Driver {
     }
 
     /// Brings the supervisor and our table to the same state.
-    fn resume(&self, reports: &[CommandReport]) {
-        let mut table = self.shared.lock();
+    fn resume(&self, table: &mut Table, reports: &[CommandReport]) {
         for (id, slot) in &mut table.slots {
             let report = reports.iter().find(|report| report.id == *id);
             match slot.resume(report) {
@@ -133,8 +139,6 @@ impl Driver {
             self.shared.send(ToSupervisor::Release { id });
         }
         table.slots.retain(|_, slot| !slot.is_over());
-        drop(table);
-        self.shared.progress.notify_waiters();
     }
 
     async fn read(&self, mut reader: FramedReader) -> Break {
