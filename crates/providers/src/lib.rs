@@ -4,6 +4,8 @@
 
 #[cfg(feature = "docker")]
 pub mod docker;
+#[cfg(feature = "docker")]
+pub mod guard;
 pub mod link;
 #[cfg(feature = "local")]
 pub mod local;
@@ -11,5 +13,7 @@ pub mod place;
 pub mod state;
 pub mod supervisor;
 
+#[cfg(feature = "docker")]
+pub use docker::DockerProvider;
 #[cfg(feature = "local")]
 pub use local::LocalProvider;

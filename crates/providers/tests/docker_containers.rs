@@ -201,7 +201,7 @@ async fn an_uploaded_program_starts_and_a_relay_carries_bytes() {
         name: plan.name.clone(),
     };
     engine.create_container(&plan.name, plan.body).await.unwrap();
-    let archive = supervisor_archive(SCRIPT.as_bytes(), Some((1234, 1234))).unwrap();
+    let archive = supervisor_archive(SCRIPT.as_bytes(), &[1; 32], Some((1234, 1234))).unwrap();
     engine
         .upload_archive(&plan.name, "/run/stead", archive)
         .await

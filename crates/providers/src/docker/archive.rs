@@ -4,11 +4,12 @@ use bytes::Bytes;
 use std::io;
 use tar::{Builder, EntryType, Header};
 
-/// A tar archive for [`super::mounts::RUN_DIR`]: the supervisor, and the folder for its socket.
+/// A tar archive for [`super::mounts::RUN_DIR`]: the supervisor, and the folder for its socket with the key,
+/// which the supervisor removes once it has read it, before anything else runs.
 ///
 /// `owner` is uid and gid of the supervisor. When it is not known as numbers, every user may make a socket
 /// there; who may talk is decided by the key and not by the folder.
-pub fn supervisor_archive(supervisor: &[u8], owner: Option<(u32, u32)>) -> io::Result<Bytes> {
+pub fn supervisor_archive(supervisor: &[u8], key: &[u8], owner: Option<(u32, u32)>) -> io::Result<Bytes> {
     let mut archive = Builder::new(Vec::with_capacity(supervisor.len() + 4096));
     let (control_mode, control_owner) = match owner {
         Some(owner) => (0o700, owner),
@@ -31,6 +32,8 @@ pub fn supervisor_archive(supervisor: &[u8], owner: Option<(u32, u32)>) -> io::R
         control_owner,
         &[],
     )?;
+    // Readable for whoever the supervisor runs as.
+    add(&mut archive, "ctl/key", EntryType::Regular, 0o444, owner.unwrap_or((0, 0)), key)?;
     archive.into_inner().map(Bytes::from)
 }
 
@@ -60,7 +63,7 @@ mod tests {
     #[test]
     fn the_archive_has_the_supervisor_and_a_folder_of_its_user() {
         let entries = |owner| {
-            let archive = supervisor_archive(&[7; 513], owner).unwrap();
+            let archive = supervisor_archive(&[7; 513], &[1; 32], owner).unwrap();
             let mut archive = tar::Archive::new(&archive[..]);
             let entry = |entry: io::Result<tar::Entry<'_, _>>| {
                 let entry = entry.unwrap();
@@ -78,10 +81,12 @@ mod tests {
         let program = of("bin/supervisor", 0o755, 0, 513);
         let folder = of("bin/", 0o755, 0, 0);
         let own = of("ctl/", 0o700, 4_000_000_000, 0);
+        let key = of("ctl/key", 0o444, 4_000_000_000, 32);
         assert_eq!(
             entries(Some((4_000_000_000, 5))),
-            [folder.clone(), program.clone(), own]
+            [folder.clone(), program.clone(), own, key]
         );
-        assert_eq!(entries(None), [folder, program, of("ctl/", 0o1777, 0, 0)]);
+        let (all, key) = (of("ctl/", 0o1777, 0, 0), of("ctl/key", 0o444, 0, 32));
+        assert_eq!(entries(None), [folder, program, all, key]);
     }
 }

@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use stead_provider::{Files, Process, Provider};
 use stead_types::{
-    Availability, CommandLine, ComputeConfig, ComputeInstance, ExecResult, ExecuteError, FilesError, InstanceId,
+    Availability, Axes, CommandLine, ComputeConfig, ComputeInstance, ExecResult, ExecuteError, FilesError, InstanceId,
     InstanceStatus, ListError, ProvisionError, ShutdownError,
 };
 
@@ -103,6 +103,10 @@ fn warn_once() {
 impl Provider for LocalProvider {
     fn name(&self) -> &str {
         NAME
+    }
+
+    fn observed_axes(&self) -> Axes {
+        Axes::NONE
     }
 
     async fn probe(&self) -> Availability {
