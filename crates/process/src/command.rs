@@ -66,6 +66,7 @@ pub struct Command {
     deadline: Option<Instant>,
     leader: Option<(ExitStatus, Instant)>,
     exit: Option<Exit>,
+    exit_sent: bool,
     taken_reported: u64,
     /// When to look at the tree next.
     look_at: Option<Instant>,
@@ -120,6 +121,7 @@ impl Command {
             deadline: None,
             leader: None,
             exit: None,
+            exit_sent: false,
             taken_reported: 0,
             look_at: None,
             failed: false,
@@ -464,7 +466,6 @@ impl Command {
 
     /// Everything that follows from what is known now.
     fn advance(&mut self, now: Instant, poller: &Poller, out: &mut dyn Outbox) {
-        let ended_before = self.exit.is_some();
         let gone_before = self.exit.as_ref().is_some_and(|exit| exit.tree_gone);
         if !self.tree_gone && self.look_at.is_some_and(|at| at <= now) {
             self.look(now);
@@ -476,7 +477,8 @@ impl Command {
             output.flush(self.id, out);
         }
         match &mut self.exit {
-            Some(exit) if !ended_before => {
+            Some(exit) if !self.exit_sent => {
+                self.exit_sent = true;
                 exit.tree_gone = self.tree_gone;
                 out.send(&FromSupervisor::Exited { id: self.id, exit: exit.clone() }, &[]);
             }

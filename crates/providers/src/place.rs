@@ -70,7 +70,7 @@ impl Place {
         let (sender, receiver) = oneshot::channel();
         let done = running.take_done();
         let running_output = running.output();
-        let control = Arc::new(Control { running, instance: self.id() });
+        let control = Arc::new(Control { running, instance: self.id(), has_terminal: prepared.spec.tty.is_some() });
         if let Some(Stdin::Bytes(bytes)) = prepared.stdin.take() {
             feed_in_background(&control, bytes);
         }
@@ -312,6 +312,7 @@ fn feed_in_background(control: &Arc<Control>, bytes: Vec<u8>) {
 struct Control {
     running: crate::link::LinkProcess,
     instance: InstanceId,
+    has_terminal: bool,
 }
 
 impl Control {
@@ -344,6 +345,9 @@ impl ProcessControl for Control {
     }
 
     async fn resize(&self, new: TerminalSize) -> Result<(), ExecuteError> {
+        if !self.has_terminal {
+            return Err(self.not_running(crate::link::NotRunning("it has no terminal")));
+        }
         self.running.resize(size(new)).map_err(|error| self.not_running(error))
     }
 

@@ -1,0 +1,207 @@
+//! The command line.
+
+use clap::{Args, Parser, Subcommand};
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// Gives an AI agent's tools and code a place to run, in the host's stead.
+#[derive(Debug, Parser)]
+#[command(name = "stead", version, max_term_width = 100)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+impl Cli {
+    /// Whether data is printed as JSON.
+    pub fn json(&self) -> bool {
+        match &self.command {
+            Command::Run(run) => run.json,
+            Command::Providers(format) | Command::Ps(format) | Command::Prune(format) => format.json,
+            Command::Rm(rm) => rm.format.json,
+            Command::Tool { command: ToolCommand::Run(tool) } => tool.format.json,
+            Command::Config { command: ConfigCommand::Show(format) } => format.json,
+            Command::Completions { .. } | Command::Man => false,
+        }
+    }
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run one command in a fresh place, and take the place away again
+    #[command(after_help = RUN_EXAMPLES)]
+    Run(Box<Run>),
+    /// List the providers and whether they can be used here
+    #[command(after_help = "Example:\n  stead providers --json")]
+    Providers(Format),
+    /// List the instances of this host, also those of other processes
+    #[command(after_help = "Example:\n  stead ps --json")]
+    Ps(Format),
+    /// Remove what processes that are gone have left
+    #[command(after_help = "Example:\n  stead prune")]
+    Prune(Format),
+    /// Shut an instance down and confirm that it is gone
+    #[command(after_help = "Example:\n  stead rm 0190b5f0-6d1c-7cc0-9d3e-2f1f4d0a7b11")]
+    Rm(Rm),
+    /// Call tools through a declared place
+    Tool {
+        /// What to do with tools.
+        #[command(subcommand)]
+        command: ToolCommand,
+    },
+    /// Look at the configuration
+    Config {
+        /// What to do with the configuration.
+        #[command(subcommand)]
+        command: ConfigCommand,
+    },
+    /// Print the completions for a shell
+    #[command(after_help = "Example:\n  stead completions bash > /etc/bash_completion.d/stead")]
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page
+    #[command(after_help = "Example:\n  stead man | man -l -")]
+    Man,
+}
+
+const RUN_EXAMPLES: &str = "Examples:
+  stead run --image python:3.11-slim -- python -c 'print(2+2)'
+  echo hello | stead run --image busybox -i -- cat
+  stead run --provider local --timeout 5s --shell 'sleep 60; echo late'
+
+Exit codes: the command's own; 124 timed out, 125 Stead itself failed, 126 not executable, 127 not found,
+128+n ended by signal n, 2 wrong usage.";
+
+/// How data is printed.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct Format {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Options of `stead run`.
+#[derive(Debug, Args)]
+pub struct Run {
+    /// The provider, or auto: the first that isolates and can be used here, never this host
+    #[arg(long, value_name = "NAME")]
+    pub provider: Option<String>,
+    /// The image
+    #[arg(long)]
+    pub image: Option<String>,
+    /// The working directory in the place
+    #[arg(long, value_name = "DIR")]
+    pub workdir: Option<PathBuf>,
+    /// The user in the place: name, uid, name:group or uid:gid
+    #[arg(long)]
+    pub user: Option<String>,
+    /// Grant a directory or file of the host to the place
+    #[arg(short = 'v', long = "mount", value_name = "HOST[:PLACE[:ro]]")]
+    pub mounts: Vec<String>,
+    /// Set a variable; without a value it is taken from this environment
+    #[arg(short = 'e', long = "env", value_name = "NAME[=VALUE]")]
+    pub env: Vec<OsString>,
+    /// End the command after so long, such as 500ms, 30s or 5m; never is never [default: 60s]
+    #[arg(long)]
+    pub timeout: Option<String>,
+    /// Processors, such as 0.5
+    #[arg(long)]
+    pub cpu: Option<f64>,
+    /// Memory, such as 512MiB
+    #[arg(long)]
+    pub memory: Option<String>,
+    /// Processes and threads at once
+    #[arg(long)]
+    pub pids: Option<u64>,
+    /// none, full, or a list of domains [default: none where it can be enforced]
+    #[arg(long)]
+    pub network: Option<String>,
+    /// An option of the provider, as JSON or plain text
+    #[arg(long = "option", value_name = "NAME=JSON")]
+    pub options: Vec<String>,
+    /// Pass standard input on
+    #[arg(short = 'i', long)]
+    pub stdin: bool,
+    /// Give the command a terminal
+    #[arg(short = 't', long, conflicts_with = "json")]
+    pub tty: bool,
+    /// Print one JSON document with the result
+    #[arg(long)]
+    pub json: bool,
+    /// Text for the place's /bin/sh instead of a command
+    #[arg(long, value_name = "TEXT", conflicts_with = "argv")]
+    pub shell: Option<String>,
+    /// The command and its arguments
+    #[arg(last = true, required_unless_present = "shell", value_name = "CMD")]
+    pub argv: Vec<OsString>,
+}
+
+/// Options of `stead rm`.
+#[derive(Debug, Args)]
+pub struct Rm {
+    /// The instance, as `stead ps` lists it
+    pub id: String,
+    /// How data is printed.
+    #[command(flatten)]
+    pub format: Format,
+}
+
+/// Commands of `stead tool`.
+#[derive(Debug, Subcommand)]
+pub enum ToolCommand {
+    /// Call one tool in the place that a TOML or JSON file declares, and print what it prints
+    #[command(after_help = "Example:\n  stead tool run place.toml greet --arg who=world")]
+    Run(ToolRun),
+}
+
+/// Options of `stead tool run`.
+#[derive(Debug, Args)]
+pub struct ToolRun {
+    /// The file that declares the place
+    #[arg(value_name = "PLACEFILE")]
+    pub file: PathBuf,
+    /// The tool
+    pub tool: String,
+    /// An argument that is a text
+    #[arg(long = "arg", value_name = "NAME=TEXT")]
+    pub args: Vec<String>,
+    /// An argument that is any JSON
+    #[arg(long = "arg-json", value_name = "NAME=JSON")]
+    pub json_args: Vec<String>,
+    /// How data is printed.
+    #[command(flatten)]
+    pub format: Format,
+}
+
+/// Commands of `stead config`.
+#[derive(Debug, Subcommand)]
+pub enum ConfigCommand {
+    /// Print the effective values and where each came from
+    #[command(after_help = "Example:\n  stead config show --json")]
+    Show(Format),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definition_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn run_takes_a_command_or_a_text_and_not_both() {
+        let parse = |args: &[&str]| Cli::try_parse_from(["stead", "run"].iter().chain(args)).is_ok();
+        assert!(parse(&["--", "echo", "--json"]));
+        assert!(parse(&["--shell", "echo"]));
+        assert!(!parse(&[]));
+        assert!(!parse(&["--shell", "echo", "--", "echo"]));
+        assert!(!parse(&["echo"]));
+    }
+}
