@@ -1,6 +1,9 @@
 //! The kit finds what is wrong with a provider that is wrong, and nothing where it is right.
 #![cfg(feature = "conformance")]
-#![expect(clippy::unwrap_used, reason = "a test may panic, also outside of its test functions")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test may panic, also outside of its test functions"
+)]
 
 mod naive;
 
@@ -45,7 +48,6 @@ async fn what_only_kills_the_leader_fails() {
         "files: an archive that wants to leave its directory is refused",
         "an option that nobody knows is refused",
         "cancelling ends the tree",
-        "a signal to the group",
     ];
     let report = judge(&names).await;
     println!("{report}");

@@ -180,8 +180,12 @@ fn start(id: &InstanceId, command: CommandLine, config: ComputeConfig) -> Result
             let _ = child.kill().await;
         }
         let mut total_bytes = [0; 2];
-        for (total, pump) in total_bytes.iter_mut().zip(pumps) {
-            *total = pump.await.unwrap();
+        for (total, mut pump) in total_bytes.iter_mut().zip(pumps) {
+            // Who else holds the pipe is given up on, so that each case fails for its own reason.
+            match tokio::time::timeout(Duration::from_secs(1), &mut pump).await {
+                Ok(count) => *total = count.unwrap(),
+                Err(_) => pump.abort(),
+            }
         }
         let status = status.ok().map(Result::unwrap);
         let signal = status.and_then(|status| status.signal());
