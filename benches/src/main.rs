@@ -1,38 +1,30 @@
-//! Prints figures.
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
-use stead::{ComputeConfig, LocalProvider, Provider};
+//! Measures what users wait for, each against what they would otherwise use, in one run on one machine, and
+//! writes docs/benchmarks.md. Start it with `cargo xtask bench`, which builds the release binary first.
+#![forbid(unsafe_code)]
 
-fn p50(mut v: Vec<Duration>) -> Duration {
-    v.sort();
-    v[v.len() / 2]
-}
+mod machine;
+mod measure;
+mod report;
+mod rows;
+
+use anyhow::{Context, Result};
+use std::path::PathBuf;
 
 #[tokio::main]
-async fn main() -> anyhow::Result<()> {
-    let program = "/tmp/true_static";
-    let spawn = || {
-        let t = Instant::now();
-        let out = Command::new(program).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap().wait_with_output().unwrap();
-        assert!(out.status.success());
-        t.elapsed()
-    };
-    for _ in 0..50 { spawn(); }
-    let base = p50((0..1000).map(|_| spawn()).collect());
-    println!("posix_spawn {base:?}");
-    for tree in ["auto", "cgroup1", "reaper"] {
-        let local = LocalProvider::new();
-        let i = local.provision(ComputeConfig::new().option("tree", tree)).await?;
-        let mut v = Vec::new();
-        for n in 0..1050 {
-            let t = Instant::now();
-            let r = local.execute(&i.id, [program].into(), ComputeConfig::new()).await?;
-            assert!(r.success());
-            if n >= 50 { v.push(t.elapsed()); }
-        }
-        let p = p50(v);
-        println!("local {tree} {p:?} {:.2}x", p.as_secs_f64() / base.as_secs_f64());
-        local.shutdown(&i.id).await?;
-    }
-    Ok(())
+async fn main() -> Result<()> {
+    let workspace = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("..")
+        .canonicalize()?;
+    let stead = std::env::var_os("STEAD_BENCH_BINARY")
+        .map(PathBuf::from)
+        .context(
+            "STEAD_BENCH_BINARY does not name the release binary; start this with `cargo xtask bench`",
+        )?;
+    let state = std::env::temp_dir().join(format!("stead-bench-{}", std::process::id()));
+    let rows = rows::all(&stead, &state).await;
+    // The folder is ours; one that is gone already is fine.
+    let _ = std::fs::remove_dir_all(&state);
+    let text = report::markdown(&machine::describe(), &rows?);
+    println!("{text}");
+    std::fs::write(workspace.join("docs/benchmarks.md"), text).context("docs/benchmarks.md cannot be written")
 }

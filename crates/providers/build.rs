@@ -23,7 +23,12 @@ fn main() {
         return;
     }
     let workspace = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default()).join("../..");
-    for source in ["bin/stead-supervisor", "crates/process", "crates/sys", "crates/wire"] {
+    for source in [
+        "bin/stead-supervisor",
+        "crates/process",
+        "crates/sys",
+        "crates/wire",
+    ] {
         println!("cargo::rerun-if-changed={}", workspace.join(source).display());
     }
     copy(&build(&workspace), &out);
@@ -35,10 +40,21 @@ fn build(workspace: &Path) -> PathBuf {
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo
         .current_dir(workspace)
-        .args(["build", "--locked", "--quiet", "--package", "stead-supervisor", "--profile", "supervisor"])
+        .args([
+            "build",
+            "--locked",
+            "--quiet",
+            "--package",
+            "stead-supervisor",
+            "--profile",
+            "supervisor",
+        ])
         .args(["--target", &target, "--target-dir"])
         .arg(&target_dir)
-        .env("RUSTFLAGS", "-C target-feature=+crt-static -C relocation-model=static")
+        .env(
+            "RUSTFLAGS",
+            "-C target-feature=+crt-static -C relocation-model=static",
+        )
         // Flags of the outer build (lints, coverage, another linker) are not meant for this one.
         .env_remove("CARGO_ENCODED_RUSTFLAGS")
         .env_remove("RUSTC_WORKSPACE_WRAPPER")
@@ -46,7 +62,9 @@ fn build(workspace: &Path) -> PathBuf {
     match cargo.status() {
         Ok(status) if status.success() => target_dir.join(target).join("supervisor/stead-supervisor"),
         Ok(status) => fail(&format!("building the supervisor ended with {status}")),
-        Err(error) => fail(&format!("cargo could not be started to build the supervisor: {error}")),
+        Err(error) => fail(&format!(
+            "cargo could not be started to build the supervisor: {error}"
+        )),
     }
 }
 
@@ -69,7 +87,10 @@ fn write_empty(to: &Path) {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "a build script has nothing to clean up and no other way to fail")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a build script has nothing to clean up and no other way to fail"
+)]
 fn fail(what: &str) -> ! {
     println!("cargo::error={what}");
     std::process::exit(1)

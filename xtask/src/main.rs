@@ -1,7 +1,9 @@
 //! Set-up, tests and CI of this workspace. `cargo xtask --help` lists the tasks.
 #![forbid(unsafe_code)]
 
+mod bench;
 mod ci;
+mod demo;
 mod deny;
 mod outside;
 mod setup;
@@ -28,6 +30,10 @@ enum Task {
     Setup,
     /// Set up, then run every test, the examples of the documentation and the check from outside.
     Test(test::TestOptions),
+    /// Set up, then run a command in a container of the test image.
+    Demo(demo::DemoOptions),
+    /// Measure what users wait for, and write docs/benchmarks.md.
+    Bench,
     /// Everything that has to pass before a change lands.
     Ci,
 }
@@ -36,6 +42,8 @@ fn main() -> ExitCode {
     let result = match Cli::parse().task {
         Task::Setup => setup::run().map(drop),
         Task::Test(options) => test::run(&options),
+        Task::Demo(options) => demo::run(&options),
+        Task::Bench => bench::run(),
         Task::Ci => ci::run(),
     };
     match result {

@@ -1,10 +1,10 @@
 //! The options that Stead starts us with.
 
-use stead_process::TreeMode;
-use stead_wire::TreeTracking;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
+use stead_process::TreeMode;
+use stead_wire::TreeTracking;
 
 /// What to be.
 #[derive(Debug)]
@@ -55,7 +55,9 @@ pub fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Mode, String> {
         Some("serve") => serve(args).map(|options| Mode::Serve(Box::new(options))),
         Some("relay") => {
             let socket = args.next().ok_or("relay needs the path of a socket")?;
-            Ok(Mode::Relay { socket: socket.into() })
+            Ok(Mode::Relay {
+                socket: socket.into(),
+            })
         }
         Some("guard") => Ok(Mode::Guard),
         _ => Err("this program is started by Stead, as 'serve', 'relay' or 'guard'".to_owned()),
@@ -63,9 +65,14 @@ pub fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Mode, String> {
 }
 
 fn serve(mut args: impl Iterator<Item = OsString>) -> Result<Serve, String> {
-    let mut options = Serve { workdir: "/".into(), ..Serve::default() };
+    let mut options = Serve {
+        workdir: "/".into(),
+        ..Serve::default()
+    };
     while let Some(name) = args.next() {
-        let name = name.into_string().map_err(|name| format!("unknown option {name:?}"))?;
+        let name = name
+            .into_string()
+            .map_err(|name| format!("unknown option {name:?}"))?;
         match name.as_str() {
             "--unlink-key" => options.unlink_key = true,
             "--stdin-connection" => options.stdin_connection = true,

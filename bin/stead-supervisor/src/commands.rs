@@ -2,12 +2,13 @@
 
 use crate::connection::Host;
 use sha2::{Digest, Sha256};
-use stead_process::{Command, Outbox, Part, Place, Poller, TreeFactory};
-use stead_wire::{
-    CommandId, CommandReport, CommandSpec, ExitStatus, FromSupervisor, MAX_CHUNK, MAX_COMMAND, Refusal, Stream, TreeTracking,
-};
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
+use stead_process::{Command, Outbox, Part, Place, Poller, TreeFactory};
+use stead_wire::{
+    CommandId, CommandReport, CommandSpec, ExitStatus, FromSupervisor, MAX_CHUNK, MAX_COMMAND, Refusal,
+    Stream, TreeTracking,
+};
 
 /// Commands at once. More is refused, so that a host that has gone wild cannot exhaust the place.
 const MAX_COMMANDS: usize = 4096;
@@ -86,9 +87,18 @@ impl Commands {
     }
 
     /// Whether to start: `None` joins what runs already.
-    fn admit(&self, id: CommandId, fingerprint: [u8; 32], text: &[u8]) -> Result<Option<CommandSpec>, Refusal> {
+    fn admit(
+        &self,
+        id: CommandId,
+        fingerprint: [u8; 32],
+        text: &[u8],
+    ) -> Result<Option<CommandSpec>, Refusal> {
         if let Some(running) = self.keys.get(&id).and_then(|key| self.by_key.get(key)) {
-            return if running.fingerprint() == fingerprint { Ok(None) } else { Err(Refusal::OtherFingerprint) };
+            return if running.fingerprint() == fingerprint {
+                Ok(None)
+            } else {
+                Err(Refusal::OtherFingerprint)
+            };
         }
         match self.memory.get(&id) {
             Some(Memory::CancelledBefore) => return Err(Refusal::CancelledBefore),
@@ -168,7 +178,14 @@ impl Commands {
     }
 
     /// The host has chunks.
-    pub fn acknowledge(&mut self, id: CommandId, stream: Stream, next: u64, poller: &Poller, host: &mut Host) {
+    pub fn acknowledge(
+        &mut self,
+        id: CommandId,
+        stream: Stream,
+        next: u64,
+        poller: &Poller,
+        host: &mut Host,
+    ) {
         if let Some(command) = self.by_id(id) {
             command.acknowledge(stream, next, poller, host);
         }
@@ -176,14 +193,20 @@ impl Commands {
 
     /// A child was waited for. One that belongs to no command fell to us when its parent ended.
     pub fn child_ended(&mut self, pid: i32, status: ExitStatus, poller: &Poller, host: &mut Host) {
-        let Some(command) = self.by_key.values_mut().find(|command| command.child() == Some(pid)) else {
+        let Some(command) = self
+            .by_key
+            .values_mut()
+            .find(|command| command.child() == Some(pid))
+        else {
             return;
         };
         command.child_ended(status, poller, host);
         let killed = matches!(status, ExitStatus::Signal { .. });
         if killed && self.trees.tracking() == TreeTracking::Reaper {
             // Somebody in the place has killed a reaper, so its tree fell to us.
-            stead_process::kill_adopted(|child| self.by_key.values().any(|command| command.child() == Some(child)));
+            stead_process::kill_adopted(|child| {
+                self.by_key.values().any(|command| command.child() == Some(child))
+            });
         }
     }
 

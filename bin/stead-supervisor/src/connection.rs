@@ -1,9 +1,9 @@
 //! A connection from a host: frames in, frames out, both bounded.
 
-use stead_process::{Interest, Outbox, Part, Poller, Token};
-use stead_wire::{Frame, FrameDecoder, FromSupervisor, MAX_HANDSHAKE_FRAME, frame};
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
+use stead_process::{Interest, Outbox, Part, Poller, Token};
+use stead_wire::{Frame, FrameDecoder, FromSupervisor, MAX_HANDSHAKE_FRAME, frame};
 
 /// Bulk output is sent while less than this is waiting.
 const ROOM: usize = 256 * 1024;
@@ -30,10 +30,22 @@ impl Connection {
     /// Takes over a stream; until the peer has proved the key only small frames are accepted.
     pub fn new(stream: UnixStream, key: u32, poller: &Poller) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
-        let token = Token { key, part: Part::Connection };
+        let token = Token {
+            key,
+            part: Part::Connection,
+        };
         poller.add(&stream, token, Interest::Read)?;
         let decoder = FrameDecoder::new(MAX_HANDSHAKE_FRAME);
-        Ok(Self { stream, token, decoder, waiting: Vec::new(), written: 0, wants_write: false, broken: false, ready: false })
+        Ok(Self {
+            stream,
+            token,
+            decoder,
+            waiting: Vec::new(),
+            written: 0,
+            wants_write: false,
+            broken: false,
+            ready: false,
+        })
     }
 
     /// Its key in the poller.
@@ -123,7 +135,11 @@ impl Connection {
         let wants_write = !self.waiting.is_empty();
         if wants_write != self.wants_write {
             self.wants_write = wants_write;
-            let interest = if wants_write { Interest::Both } else { Interest::Read };
+            let interest = if wants_write {
+                Interest::Both
+            } else {
+                Interest::Read
+            };
             if poller.change(&self.stream, self.token, interest).is_err() {
                 self.give_up();
             }

@@ -3,8 +3,6 @@
 
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
-use stead_process::user::User;
-use stead_wire::{FileAnswer, FileEntry, FileKind, FileRequest, MAX_FILE_CHUNK};
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::{self, File, Metadata};
@@ -12,13 +10,19 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use stead_process::user::User;
+use stead_wire::{FileAnswer, FileEntry, FileKind, FileRequest, MAX_FILE_CHUNK};
 
 /// Open handles at once; a host that opens more has lost count.
 const MAX_HANDLES: usize = 256;
 
 enum Handle {
     Reading(File),
-    Writing { file: File, temporary: PathBuf, path: PathBuf },
+    Writing {
+        file: File,
+        temporary: PathBuf,
+        path: PathBuf,
+    },
 }
 
 /// Open handles, and whom new files belong to.
@@ -40,7 +44,10 @@ fn path_of(bytes: &[u8]) -> io::Result<&Path> {
 impl Files {
     /// New files and directories belong to `user`.
     pub fn new(user: Option<&User>) -> Self {
-        Self { owner: user.map(|user| (user.identity.uid, user.identity.gid)), ..Self::default() }
+        Self {
+            owner: user.map(|user| (user.identity.uid, user.identity.gid)),
+            ..Self::default()
+        }
     }
 
     /// Does what is asked; the second part is the body of the answer.
@@ -57,14 +64,22 @@ impl Files {
     fn perform(&mut self, request: FileRequest, body: &[u8]) -> io::Result<(FileAnswer, Vec<u8>)> {
         let answer = match request {
             FileRequest::Stat { path, follow } => FileAnswer::Entry(stat(path_of(&path)?, follow)?),
-            FileRequest::List { path, after, limit } => FileAnswer::Entries(list(path_of(&path)?, &after, limit)?),
+            FileRequest::List { path, after, limit } => {
+                FileAnswer::Entries(list(path_of(&path)?, &after, limit)?)
+            }
             FileRequest::OpenRead { path } => self.open_read(path_of(&path)?)?,
-            FileRequest::Read { handle, offset, length } => {
+            FileRequest::Read {
+                handle,
+                offset,
+                length,
+            } => {
                 return Ok((FileAnswer::Content, self.read(handle, offset, length)?));
             }
-            FileRequest::OpenWrite { path, mode, create_parents } => {
-                self.open_write(path_of(&path)?, mode, create_parents)?
-            }
+            FileRequest::OpenWrite {
+                path,
+                mode,
+                create_parents,
+            } => self.open_write(path_of(&path)?, mode, create_parents)?,
             FileRequest::Write { handle } => self.write(handle, body)?,
             FileRequest::Commit { handle, mtime } => self.commit(handle, mtime)?,
             FileRequest::Close { handle } => {
@@ -107,7 +122,9 @@ impl Files {
     }
 
     fn read(&mut self, handle: u64, offset: u64, length: u32) -> io::Result<Vec<u8>> {
-        let Some(Handle::Reading(file)) = self.handles.get_mut(&handle) else { return Err(Errno::BADF.into()) };
+        let Some(Handle::Reading(file)) = self.handles.get_mut(&handle) else {
+            return Err(Errno::BADF.into());
+        };
         file.seek(SeekFrom::Start(offset))?;
         let length = u64::from(length).min(MAX_FILE_CHUNK as u64);
         let mut content = Vec::new();
@@ -138,7 +155,11 @@ impl Files {
             let _ = fs::remove_file(&temporary);
             return Err(error);
         }
-        let handle = self.keep(Handle::Writing { file, temporary, path: path.to_owned() })?;
+        let handle = self.keep(Handle::Writing {
+            file,
+            temporary,
+            path: path.to_owned(),
+        })?;
         Ok(FileAnswer::Opened { handle, size: 0 })
     }
 
@@ -151,12 +172,26 @@ impl Files {
     }
 
     fn commit(&mut self, handle: u64, mtime: Option<i64>) -> io::Result<FileAnswer> {
-        let Some(Handle::Writing { file, temporary, path }) = self.handles.get(&handle) else {
+        let Some(Handle::Writing {
+            file,
+            temporary,
+            path,
+        }) = self.handles.get(&handle)
+        else {
             return Err(Errno::BADF.into());
         };
         if let Some(seconds) = mtime {
-            let time = rustix::fs::Timespec { tv_sec: seconds, tv_nsec: 0 };
-            rustix::fs::futimens(file, &rustix::fs::Timestamps { last_access: time, last_modification: time })?;
+            let time = rustix::fs::Timespec {
+                tv_sec: seconds,
+                tv_nsec: 0,
+            };
+            rustix::fs::futimens(
+                file,
+                &rustix::fs::Timestamps {
+                    last_access: time,
+                    last_modification: time,
+                },
+            )?;
         }
         let committed = file.sync_data().and_then(|()| fs::rename(temporary, path));
         if committed.is_err() {
@@ -215,20 +250,31 @@ impl Files {
 
 fn remove(path: &Path) -> io::Result<FileAnswer> {
     let is_directory = fs::symlink_metadata(path)?.is_dir();
-    let flags = if is_directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
+    let flags = if is_directory {
+        AtFlags::REMOVEDIR
+    } else {
+        AtFlags::empty()
+    };
     rustix::fs::unlinkat(rustix::fs::CWD, path, flags)?;
     Ok(FileAnswer::Done)
 }
 
 fn stat(path: &Path, follow: bool) -> io::Result<FileEntry> {
-    let metadata = if follow { fs::metadata(path) } else { fs::symlink_metadata(path) }?;
+    let metadata = if follow {
+        fs::metadata(path)
+    } else {
+        fs::symlink_metadata(path)
+    }?;
     entry(path, &metadata)
 }
 
 fn entry(path: &Path, metadata: &Metadata) -> io::Result<FileEntry> {
     let kind = metadata.file_type();
-    let link_target =
-        kind.is_symlink().then(|| fs::read_link(path)).transpose()?.map(|target| target.into_os_string().into_vec());
+    let link_target = kind
+        .is_symlink()
+        .then(|| fs::read_link(path))
+        .transpose()?
+        .map(|target| target.into_os_string().into_vec());
     let kind = match kind {
         kind if kind.is_file() => FileKind::File,
         kind if kind.is_dir() => FileKind::Directory,

@@ -42,7 +42,10 @@ pub fn guard() -> io::Result<()> {
         };
     }
     for (socket, name) in &containers {
-        remove_container(Path::new(OsStr::from_bytes(socket)), &String::from_utf8_lossy(name));
+        remove_container(
+            Path::new(OsStr::from_bytes(socket)),
+            &String::from_utf8_lossy(name),
+        );
     }
     for (path, _) in &directories {
         // Gone already is what we want.

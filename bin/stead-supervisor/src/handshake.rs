@@ -1,10 +1,10 @@
 //! The handshake of one connection. A peer that fails is closed without a word of what was wrong.
 
 use crate::connection::Connection;
+use std::time::{Duration, Instant};
 use stead_process::Outbox;
 use stead_wire::proof::Transcript;
 use stead_wire::{FromSupervisor, GENERATION, Key, OLDEST_GENERATION, Role, ToSupervisor};
-use std::time::{Duration, Instant};
 
 /// How long a peer may take to prove the key.
 pub const PATIENCE: Duration = Duration::from_secs(5);
@@ -33,7 +33,11 @@ pub enum Progress {
 impl Pending {
     /// A connection from which nothing was read yet.
     pub fn new(connection: Connection) -> Self {
-        Self { connection, deadline: Instant::now() + PATIENCE, transcript: None }
+        Self {
+            connection,
+            deadline: Instant::now() + PATIENCE,
+            transcript: None,
+        }
     }
 
     /// Handles the frames that are there. `oldest_epoch` is the highest that was ever proved: one below
@@ -48,26 +52,51 @@ impl Pending {
                 return progress;
             }
         }
-        if self.connection.is_broken() { Progress::Failed } else { Progress::Waiting }
+        if self.connection.is_broken() {
+            Progress::Failed
+        } else {
+            Progress::Waiting
+        }
     }
 
     fn on_message(&mut self, message: &ToSupervisor, key: &Key, oldest_epoch: u64) -> Progress {
         match (message, &self.transcript) {
-            (ToSupervisor::Hello { oldest, newest, nonce, epoch }, None) => {
+            (
+                ToSupervisor::Hello {
+                    oldest,
+                    newest,
+                    nonce,
+                    epoch,
+                },
+                None,
+            ) => {
                 let generation = GENERATION.min(*newest);
                 if generation < OLDEST_GENERATION.max(*oldest) {
                     let (oldest, newest) = (OLDEST_GENERATION, GENERATION);
-                    self.connection.send(&FromSupervisor::Incompatible { oldest, newest }, &[]);
+                    self.connection
+                        .send(&FromSupervisor::Incompatible { oldest, newest }, &[]);
                     return Progress::Failed;
                 }
                 let mut own = [0; 32];
                 if getrandom::fill(&mut own).is_err() {
                     return Progress::Failed;
                 }
-                let transcript = Transcript { host: *nonce, supervisor: own, generation, epoch: *epoch };
+                let transcript = Transcript {
+                    host: *nonce,
+                    supervisor: own,
+                    generation,
+                    epoch: *epoch,
+                };
                 let proof = transcript.prove(Role::Supervisor, key);
                 self.transcript = Some(transcript);
-                self.connection.send(&FromSupervisor::Challenge { generation, nonce: own, proof }, &[]);
+                self.connection.send(
+                    &FromSupervisor::Challenge {
+                        generation,
+                        nonce: own,
+                        proof,
+                    },
+                    &[],
+                );
                 Progress::Waiting
             }
             (ToSupervisor::Proof { proof }, Some(transcript))

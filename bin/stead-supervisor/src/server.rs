@@ -6,10 +6,6 @@ use crate::connection::{Connection, Host};
 use crate::files::Files;
 use crate::handshake::{Pending, Progress};
 use rustix::process::{Signal, WaitOptions, WaitStatus};
-use stead_process::user::{self, User};
-use stead_process::{Interest, Outbox, Part, Place, Poller, Token, TreeFactory};
-use stead_sys::SignalFd;
-use stead_wire::{ExitStatus, FromSupervisor, Key, LaunchStage, PlaceProblem, ToSupervisor};
 use std::fs;
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -17,6 +13,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
+use stead_process::user::{self, User};
+use stead_process::{Interest, Outbox, Part, Place, Poller, Token, TreeFactory};
+use stead_sys::SignalFd;
+use stead_wire::{ExitStatus, FromSupervisor, Key, LaunchStage, PlaceProblem, ToSupervisor};
 
 /// Connections that have not proved the key, at once.
 const MAX_PENDING: usize = 8;
@@ -63,12 +63,31 @@ impl Server {
         // Where we are PID 1 this is so already.
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
         let key = read_key(&options)?;
-        let first = if options.stdin_connection { Some(adopt_stdin()?) } else { None };
+        let first = if options.stdin_connection {
+            Some(adopt_stdin()?)
+        } else {
+            None
+        };
         let poller = Poller::new()?;
-        let signals = SignalFd::new(&[Signal::CHILD, Signal::TERM, Signal::INT, Signal::HUP].map(Signal::as_raw))?;
-        poller.add(&signals, Token { key: 0, part: Part::Signals }, Interest::Read)?;
+        let signals =
+            SignalFd::new(&[Signal::CHILD, Signal::TERM, Signal::INT, Signal::HUP].map(Signal::as_raw))?;
+        poller.add(
+            &signals,
+            Token {
+                key: 0,
+                part: Part::Signals,
+            },
+            Interest::Read,
+        )?;
         let listener = listen(&options)?;
-        poller.add(&listener, Token { key: 0, part: Part::Listener }, Interest::Read)?;
+        poller.add(
+            &listener,
+            Token {
+                key: 0,
+                part: Part::Listener,
+            },
+            Interest::Read,
+        )?;
         let (place, user, problem) = prepare_place(&options);
         let trees = TreeFactory::new(options.tree_mode(), &options.instance)?;
         let mut server = Self {
@@ -96,7 +115,9 @@ impl Server {
 
     /// Leaves the name of our cgroup for whoever has to clean up after us.
     fn note_cgroup(&self) {
-        if let (Some(cgroup), Some(directory)) = (self.commands.trees().cgroup(), self.options.socket.parent()) {
+        if let (Some(cgroup), Some(directory)) =
+            (self.commands.trees().cgroup(), self.options.socket.parent())
+        {
             // Only a help: without it the cgroup is found by its name.
             let _ = fs::write(directory.join("cgroup"), cgroup.as_os_str().as_bytes());
         }
@@ -110,7 +131,9 @@ impl Server {
     fn run(&mut self) -> io::Result<()> {
         let mut ready = Vec::new();
         while !self.is_over() {
-            let timeout = self.next_wake().map(|at| at.saturating_duration_since(Instant::now()));
+            let timeout = self
+                .next_wake()
+                .map(|at| at.saturating_duration_since(Instant::now()));
             self.poller.wait(timeout, &mut ready)?;
             for token in &ready {
                 self.dispatch(*token)?;
@@ -131,10 +154,22 @@ impl Server {
     }
 
     fn next_wake(&self) -> Option<Instant> {
-        let owner = self.options.owner_grace.zip(self.alone_since).map(|(grace, since)| since + grace);
+        let owner = self
+            .options
+            .owner_grace
+            .zip(self.alone_since)
+            .map(|(grace, since)| since + grace);
         let pending = self.pending.iter().map(|pending| pending.deadline).min();
         let ending = self.ending.map(|since| since + FAREWELL);
-        [owner.filter(|_| self.ending.is_none()), pending, ending, self.commands.wake_at()].into_iter().flatten().min()
+        [
+            owner.filter(|_| self.ending.is_none()),
+            pending,
+            ending,
+            self.commands.wake_at(),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
     fn dispatch(&mut self, token: Token) -> io::Result<()> {
@@ -143,7 +178,8 @@ impl Server {
             Part::Signals => self.on_signals()?,
             Part::Connection => self.on_connection(token.key),
             Part::Stdout | Part::Stderr | Part::Stdin | Part::Leader => {
-                self.commands.ready(token.key, token.part, &self.poller, &mut self.host);
+                self.commands
+                    .ready(token.key, token.part, &self.poller, &mut self.host);
             }
         }
         Ok(())
@@ -167,7 +203,11 @@ impl Server {
     }
 
     fn on_connection(&mut self, key: u32) {
-        if let Some(at) = self.pending.iter().position(|pending| pending.connection.key() == key) {
+        if let Some(at) = self
+            .pending
+            .iter()
+            .position(|pending| pending.connection.key() == key)
+        {
             self.on_pending(at);
         } else if let Some(connection) = self.host.0.as_mut().filter(|connection| connection.key() == key) {
             connection.fill();
@@ -238,10 +278,14 @@ impl Server {
                 commands.start(id, body, self.last_key, poller, host);
             }
             ToSupervisor::Stdin { id, offset } => {
-                return commands.by_id(id).is_none_or(|command| command.stdin(offset, body, poller, host));
+                return commands
+                    .by_id(id)
+                    .is_none_or(|command| command.stdin(offset, body, poller, host));
             }
             ToSupervisor::StdinEnd { id, offset } => {
-                return commands.by_id(id).is_none_or(|command| command.stdin_end(offset, poller, host));
+                return commands
+                    .by_id(id)
+                    .is_none_or(|command| command.stdin_end(offset, poller, host));
             }
             ToSupervisor::Ack { id, stream, next } => commands.acknowledge(id, stream, next, poller, host),
             ToSupervisor::Signal { id, signal, target } => {
@@ -291,7 +335,8 @@ impl Server {
                 Ok(Some((pid, status))) => {
                     let pid = pid.as_raw_nonzero().get();
                     if let Some(status) = exit_status(status) {
-                        self.commands.child_ended(pid, status, &self.poller, &mut self.host);
+                        self.commands
+                            .child_ended(pid, status, &self.poller, &mut self.host);
                     }
                 }
                 Err(rustix::io::Errno::INTR) => {}
@@ -309,7 +354,8 @@ impl Server {
 
     fn drop_stale_connections(&mut self) {
         let now = Instant::now();
-        self.pending.retain(|pending| pending.deadline > now && !pending.connection.is_broken());
+        self.pending
+            .retain(|pending| pending.deadline > now && !pending.connection.is_broken());
         if self.host.0.as_ref().is_some_and(Connection::is_broken) {
             self.host.0 = None;
             self.files.close_all();
@@ -337,7 +383,13 @@ impl Server {
         self.host.send(&FromSupervisor::Bye, &[]);
         // A moment for the last frames: the host waits for them.
         let until = Instant::now() + Duration::from_secs(1);
-        while self.host.0.as_ref().is_some_and(|c| !c.is_flushed() && !c.is_broken()) && Instant::now() < until {
+        while self
+            .host
+            .0
+            .as_ref()
+            .is_some_and(|c| !c.is_flushed() && !c.is_broken())
+            && Instant::now() < until
+        {
             let mut ready = Vec::new();
             let _ = self.poller.wait(Some(Duration::from_millis(20)), &mut ready);
             self.flush_host();
@@ -355,7 +407,10 @@ fn exit_status(status: WaitStatus) -> Option<ExitStatus> {
         return u8::try_from(code).ok().map(ExitStatus::Code);
     }
     let signal = u8::try_from(status.terminating_signal()?).ok()?;
-    Some(ExitStatus::Signal { signal, core_dumped: status.as_raw() & 0x80 != 0 })
+    Some(ExitStatus::Signal {
+        signal,
+        core_dumped: status.as_raw() & 0x80 != 0,
+    })
 }
 
 fn read_key(options: &Serve) -> io::Result<Key> {
@@ -386,20 +441,37 @@ fn listen(options: &Serve) -> io::Result<UnixListener> {
 
 /// The environment, directory and user that commands start from, and what is wrong with them.
 fn prepare_place(options: &Serve) -> (Place, Option<User>, Option<PlaceProblem>) {
-    let env = std::env::vars_os().map(|(name, value)| (name.into_vec(), value.into_vec())).collect();
-    let place = Place { env, cwd: options.workdir.as_os_str().as_bytes().to_vec(), user: options.user.clone() };
+    let env = std::env::vars_os()
+        .map(|(name, value)| (name.into_vec(), value.into_vec()))
+        .collect();
+    let place = Place {
+        env,
+        cwd: options.workdir.as_os_str().as_bytes().to_vec(),
+        user: options.user.clone(),
+    };
     let user = match options.user.as_deref().map(user::resolve) {
         None => None,
         Some(Ok(user)) => Some(user),
         Some(Err(_)) => {
             let errno = rustix::io::Errno::NOENT.raw_os_error();
-            return (place, None, Some(PlaceProblem { stage: LaunchStage::User, errno }));
+            return (
+                place,
+                None,
+                Some(PlaceProblem {
+                    stage: LaunchStage::User,
+                    errno,
+                }),
+            );
         }
     };
-    let problem = prepare_workdir(&options.workdir, user.as_ref()).err().map(|error| PlaceProblem {
-        stage: LaunchStage::Cwd,
-        errno: error.raw_os_error().unwrap_or(rustix::io::Errno::IO.raw_os_error()),
-    });
+    let problem = prepare_workdir(&options.workdir, user.as_ref())
+        .err()
+        .map(|error| PlaceProblem {
+            stage: LaunchStage::Cwd,
+            errno: error
+                .raw_os_error()
+                .unwrap_or(rustix::io::Errno::IO.raw_os_error()),
+        });
     (place, user, problem)
 }
 

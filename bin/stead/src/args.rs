@@ -20,8 +20,12 @@ impl Cli {
             Command::Run(run) => run.json,
             Command::Providers(format) | Command::Ps(format) | Command::Prune(format) => format.json,
             Command::Rm(rm) => rm.format.json,
-            Command::Tool { command: ToolCommand::Run(tool) } => tool.format.json,
-            Command::Config { command: ConfigCommand::Show(format) } => format.json,
+            Command::Tool {
+                command: ToolCommand::Run(tool),
+            } => tool.format.json,
+            Command::Config {
+                command: ConfigCommand::Show(format),
+            } => format.json,
             Command::Completions { .. } | Command::Man => false,
         }
     }

@@ -116,9 +116,14 @@ impl Config {
 pub fn parse(text: &str, origin: &str) -> Result<File, ConfigError> {
     toml::from_str(text).map_err(|error| {
         let position = error.span().map(|span| position(text, span.start));
-        let at = position.map(|(line, column)| format!("line {line}, column {column}: ")).unwrap_or_default();
+        let at = position
+            .map(|(line, column)| format!("line {line}, column {column}: "))
+            .unwrap_or_default();
         let reason = format!("{at}{}{}", error.message(), suggestion(error.message()));
-        ConfigError { origin: origin.to_owned(), reason }
+        ConfigError {
+            origin: origin.to_owned(),
+            reason,
+        }
     })
 }
 
@@ -131,12 +136,18 @@ fn position(text: &str, at: usize) -> (usize, usize) {
 
 /// The closest key, when the message is about one that does not exist.
 fn suggestion(message: &str) -> String {
-    let Some(unknown) = message.strip_prefix("unknown field `").and_then(|rest| rest.split('`').next()) else {
+    let Some(unknown) = message
+        .strip_prefix("unknown field `")
+        .and_then(|rest| rest.split('`').next())
+    else {
         return String::new();
     };
     let distance = |key: &str| strsim::damerau_levenshtein(unknown, key);
     let closest = KEYS.iter().map(|(key, _)| *key).min_by_key(|key| distance(key));
-    closest.filter(|key| distance(key) <= 3).map(|key| format!("; did you mean `{key}`?")).unwrap_or_default()
+    closest
+        .filter(|key| distance(key) <= 3)
+        .map(|key| format!("; did you mean `{key}`?"))
+        .unwrap_or_default()
 }
 
 /// Finds and reads the files, and then the environment.
@@ -149,9 +160,16 @@ pub fn load(
     for path in files(working_directory, &variable).into_iter().rev() {
         match std::fs::read_to_string(&path) {
             Ok(text) => config.add_file(parse(&text, &path.display().to_string())?, &Origin::File(path)),
-            Err(error) if matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory) => {}
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory
+                ) => {}
             Err(error) => {
-                return Err(ConfigError { origin: path.display().to_string(), reason: error.to_string() });
+                return Err(ConfigError {
+                    origin: path.display().to_string(),
+                    reason: error.to_string(),
+                });
             }
         }
     }
@@ -165,13 +183,20 @@ pub fn load(
 
 /// The files that may exist: the nearest `stead.toml` upward, the user's, the system's.
 fn files(working_directory: &Path, variable: &impl Fn(&str) -> Option<String>) -> Vec<PathBuf> {
-    let upward = working_directory.ancestors().map(|folder| folder.join("stead.toml")).find(|path| path.is_file());
+    let upward = working_directory
+        .ancestors()
+        .map(|folder| folder.join("stead.toml"))
+        .find(|path| path.is_file());
     let user = variable("XDG_CONFIG_HOME")
         .filter(|folder| !folder.is_empty())
         .map(PathBuf::from)
         .or_else(|| variable("HOME").map(|home| PathBuf::from(home).join(".config")));
     let user = user.map(|folder| folder.join("stead/stead.toml"));
-    upward.into_iter().chain(user).chain([PathBuf::from("/etc/stead/stead.toml")]).collect()
+    upward
+        .into_iter()
+        .chain(user)
+        .chain([PathBuf::from("/etc/stead/stead.toml")])
+        .collect()
 }
 
 #[cfg(test)]
@@ -180,12 +205,25 @@ mod tests {
 
     #[test]
     fn a_mistake_is_named_with_its_place_and_the_nearest_key() {
-        assert_eq!(parse("provider = \"docker\"\npids = 5", "f").unwrap().pids, Some(5));
+        assert_eq!(
+            parse("provider = \"docker\"\npids = 5", "f").unwrap().pids,
+            Some(5)
+        );
         let error = parse("\nprovidr = 'x'", "f").unwrap_err();
         assert!(error.reason.starts_with("line 2, column 1:"), "{error}");
         assert!(error.reason.ends_with("did you mean `provider`?"), "{error}");
-        assert!(!parse("zzzzzzzzz = 1", "f").unwrap_err().reason.contains("did you mean"));
-        assert!(parse("pids = 'many'", "f").unwrap_err().to_string().starts_with("f: line 1"));
+        assert!(
+            !parse("zzzzzzzzz = 1", "f")
+                .unwrap_err()
+                .reason
+                .contains("did you mean")
+        );
+        assert!(
+            parse("pids = 'many'", "f")
+                .unwrap_err()
+                .to_string()
+                .starts_with("f: line 1")
+        );
         assert!(parse("pids = ", "f").is_err());
     }
 
@@ -195,7 +233,11 @@ mod tests {
         let (home, work) = (dir.path().join("home"), dir.path().join("work/deep"));
         std::fs::create_dir_all(home.join(".config/stead")).unwrap();
         std::fs::create_dir_all(&work).unwrap();
-        std::fs::write(home.join(".config/stead/stead.toml"), "image = 'a'\nmemory = '1GiB'\nlog = 'x'").unwrap();
+        std::fs::write(
+            home.join(".config/stead/stead.toml"),
+            "image = 'a'\nmemory = '1GiB'\nlog = 'x'",
+        )
+        .unwrap();
         std::fs::write(dir.path().join("work/stead.toml"), "image = 'b'\nmemory = '2GiB'").unwrap();
         let variable = |name: &str| match name {
             "HOME" => Some(home.display().to_string()),
@@ -204,7 +246,10 @@ mod tests {
             _ => None,
         };
         let config = load(&work, variable).unwrap();
-        assert_eq!((config.get("image"), config.get("memory"), config.get("log")), (Some("b"), Some("3GiB"), Some("x")));
+        assert_eq!(
+            (config.get("image"), config.get("memory"), config.get("log")),
+            (Some("b"), Some("3GiB"), Some("x"))
+        );
         assert_eq!(config.origin("memory"), Some(&Origin::Variable("STEAD_MEMORY")));
     }
 }

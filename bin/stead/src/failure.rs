@@ -2,8 +2,8 @@
 //! the code in brackets.
 
 use serde_json::json;
-use stead::error::Code;
 use std::io::Write;
+use stead::error::Code;
 
 /// Stead itself failed; also lost and cancelled.
 pub const STEAD_FAILED: u8 = 125;
@@ -42,7 +42,13 @@ impl Failure {
     /// A failure of this program's own doing.
     pub fn new(code: &str, message: impl Into<String>, remedy: impl Into<String>) -> Self {
         let (message, remedy) = (message.into(), remedy.into());
-        Self { code: code.to_owned(), message, remedy, retryable: false, exit: STEAD_FAILED }
+        Self {
+            code: code.to_owned(),
+            message,
+            remedy,
+            retryable: false,
+            exit: STEAD_FAILED,
+        }
     }
 
     /// The same with another exit code.
@@ -59,7 +65,12 @@ impl Failure {
             let envelope = json!({"error": {"code": self.code, "message": self.message, "details": details}});
             writeln!(std::io::stdout(), "{envelope}")
         } else {
-            let Self { code, message, remedy, .. } = &self;
+            let Self {
+                code,
+                message,
+                remedy,
+                ..
+            } = &self;
             writeln!(std::io::stderr(), "error: {message}\n{remedy} [{code}]")
         };
         self.exit

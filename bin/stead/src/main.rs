@@ -2,9 +2,9 @@
 #![forbid(unsafe_code)]
 
 use clap::Parser;
+use std::process::ExitCode;
 use stead_cli::args::Cli;
 use stead_cli::{commands, failure};
-use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
@@ -25,7 +25,9 @@ fn main() -> ExitCode {
             return ExitCode::from(failure::STEAD_FAILED);
         }
     };
-    let code = runtime.block_on(commands::dispatch(cli)).unwrap_or_else(|failure| failure.report(json));
+    let code = runtime
+        .block_on(commands::dispatch(cli))
+        .unwrap_or_else(|failure| failure.report(json));
     // A read from a terminal may still be waiting; nothing that matters is.
     runtime.shutdown_background();
     ExitCode::from(code)

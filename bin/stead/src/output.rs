@@ -2,8 +2,8 @@
 
 use base64::Engine;
 use serde_json::{Map, Value, json};
-use stead::{Axes, ExecResult};
 use std::io::{self, Write};
+use stead::{Axes, ExecResult};
 
 /// The document of `stead run --json`.
 pub fn result(result: &ExecResult, provider: &str, isolation: &Axes) -> Value {
@@ -12,8 +12,18 @@ pub fn result(result: &ExecResult, provider: &str, isolation: &Axes) -> Value {
     document.insert("signal".to_owned(), result.signal.into());
     document.insert("timed_out".to_owned(), result.timed_out.into());
     for (name, bytes, total, truncated) in [
-        ("stdout", &result.stdout, result.stdout_total_bytes, result.stdout_truncated),
-        ("stderr", &result.stderr, result.stderr_total_bytes, result.stderr_truncated),
+        (
+            "stdout",
+            &result.stdout,
+            result.stdout_total_bytes,
+            result.stdout_truncated,
+        ),
+        (
+            "stderr",
+            &result.stderr,
+            result.stderr_total_bytes,
+            result.stderr_truncated,
+        ),
     ] {
         document.insert(name.to_owned(), String::from_utf8_lossy(bytes).into());
         if std::str::from_utf8(bytes).is_err() {
@@ -46,11 +56,19 @@ pub fn table(header: &[&str], rows: &[Vec<String>]) -> String {
     };
     let widths: Vec<usize> = (0..header.len()).map(width).collect();
     let line = |cells: Vec<&str>| {
-        let padded = cells.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
+        let padded = cells
+            .iter()
+            .zip(&widths)
+            .map(|(cell, width)| format!("{cell:<width$}"));
         padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
     };
-    let rows = rows.iter().map(|row| line(row.iter().map(String::as_str).collect()));
-    std::iter::once(line(header.to_vec())).chain(rows).collect::<Vec<_>>().join("\n")
+    let rows = rows
+        .iter()
+        .map(|row| line(row.iter().map(String::as_str).collect()));
+    std::iter::once(line(header.to_vec()))
+        .chain(rows)
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 #[cfg(test)]
@@ -59,16 +77,28 @@ mod tests {
 
     #[test]
     fn bytes_that_are_no_text_come_as_base64_too() {
-        let text = ExecResult { stdout: b"a".to_vec(), ..ExecResult::default() };
+        let text = ExecResult {
+            stdout: b"a".to_vec(),
+            ..ExecResult::default()
+        };
         assert!(result(&text, "p", &Axes::NONE).get("stdout_base64").is_none());
-        let bytes = ExecResult { stdout: vec![0xff, b'a'], ..ExecResult::default() };
+        let bytes = ExecResult {
+            stdout: vec![0xff, b'a'],
+            ..ExecResult::default()
+        };
         let document = result(&bytes, "p", &Axes::NONE);
-        assert_eq!((&document["stdout"], &document["stdout_base64"]), (&json!("\u{fffd}a"), &json!("/2E=")));
+        assert_eq!(
+            (&document["stdout"], &document["stdout_base64"]),
+            (&json!("\u{fffd}a"), &json!("/2E="))
+        );
     }
 
     #[test]
     fn a_table_lines_up() {
-        let rows = [vec!["a".to_owned(), "b".to_owned()], vec!["long".to_owned(), String::new()]];
+        let rows = [
+            vec!["a".to_owned(), "b".to_owned()],
+            vec!["long".to_owned(), String::new()],
+        ];
         assert_eq!(table(&["X", "Y"], &rows), "X     Y\na     b\nlong");
     }
 }

@@ -6,7 +6,10 @@ use stead::TerminalSize;
 /// The size of our terminal; 24 by 80 when we have none.
 pub fn size() -> TerminalSize {
     match tcgetwinsize(rustix::stdio::stdin()).or_else(|_| tcgetwinsize(rustix::stdio::stdout())) {
-        Ok(size) if size.ws_row > 0 && size.ws_col > 0 => TerminalSize { rows: size.ws_row, cols: size.ws_col },
+        Ok(size) if size.ws_row > 0 && size.ws_col > 0 => TerminalSize {
+            rows: size.ws_row,
+            cols: size.ws_col,
+        },
         _ => TerminalSize { rows: 24, cols: 80 },
     }
 }

@@ -8,14 +8,14 @@ use crate::program::{self, PrepareError, Prepared};
 use crate::tree::{LeaderNews, Tree, TreeFactory};
 use rustix::io::Errno;
 use rustix::process::Signal;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
 use stead_sys::{Launch, LaunchFailure, Stage};
 use stead_wire::{
     CommandId, CommandReport, CommandSpec, Descendants, Exit, ExitStatus, FromSupervisor, LaunchStage,
     MAX_CHUNK, SignalTarget, StdinMode, StopCause, Stream, TerminalSize,
 };
-use std::io;
-use std::os::fd::{AsFd, OwnedFd};
-use std::time::{Duration, Instant};
 
 /// Where messages to the host go. Without a host they go nowhere: what matters is kept until asked for.
 pub trait Outbox {
@@ -39,7 +39,11 @@ enum Phase {
     /// The program runs.
     Running,
     /// We ended it; until the tree is gone.
-    Stopping { cause: StopCause, kill_at: Instant, killed_at: Option<Instant> },
+    Stopping {
+        cause: StopCause,
+        kill_at: Instant,
+        killed_at: Option<Instant>,
+    },
     /// The leader exited by itself; the rest is being killed.
     Sweeping { since: Instant },
     /// The final word was said; descendants may live when they are kept.
@@ -98,7 +102,12 @@ impl Command {
         let prepared = program::prepare(spec, place).map_err(LaunchFailed::from)?;
         let streams = open_streams(spec)?;
         let tree = start_tree(&prepared, &streams, spec.tty.is_some(), trees)?;
-        let Streams { ours: [stdout, stderr], input, terminal, theirs } = streams;
+        let Streams {
+            ours: [stdout, stderr],
+            input,
+            terminal,
+            theirs,
+        } = streams;
         drop(theirs);
         let mut command = Self {
             id,
@@ -174,7 +183,8 @@ impl Command {
     pub fn is_finished(&self) -> bool {
         let settled = self.outputs.iter().all(Output::settled);
         // A child that could not execute its program is still to be waited for.
-        (self.failed && self.child().is_none()) || (self.phase == Phase::Ended && self.released && self.tree_gone && settled)
+        (self.failed && self.child().is_none())
+            || (self.phase == Phase::Ended && self.released && self.tree_gone && settled)
     }
 
     /// Whether any process of it may be alive.
@@ -185,7 +195,11 @@ impl Command {
     /// When to call [`Self::tick`] at the latest.
     pub fn wake_at(&self) -> Option<Instant> {
         let phase = match self.phase {
-            Phase::Stopping { kill_at, killed_at: None, .. } => Some(kill_at),
+            Phase::Stopping {
+                kill_at,
+                killed_at: None,
+                ..
+            } => Some(kill_at),
             Phase::Launching | Phase::Running => self.deadline,
             Phase::Stopping { .. } | Phase::Sweeping { .. } | Phase::Ended => None,
         };
@@ -198,10 +212,18 @@ impl Command {
             self.deadline = None;
             self.stop(StopCause::Timeout, self.grace, now);
         }
-        if let Phase::Stopping { cause, kill_at, killed_at: None } = self.phase
+        if let Phase::Stopping {
+            cause,
+            kill_at,
+            killed_at: None,
+        } = self.phase
             && kill_at <= now
         {
-            self.phase = Phase::Stopping { cause, kill_at, killed_at: Some(now) };
+            self.phase = Phase::Stopping {
+                cause,
+                kill_at,
+                killed_at: Some(now),
+            };
             self.tree.kill();
             self.look_at = Some(now);
         }
@@ -223,7 +245,10 @@ impl Command {
         }
         let again = match self.phase {
             // Some kernels deliver the kill only to those that were there: repeat it for what is new.
-            Phase::Sweeping { .. } | Phase::Stopping { killed_at: Some(_), .. } => {
+            Phase::Sweeping { .. }
+            | Phase::Stopping {
+                killed_at: Some(_), ..
+            } => {
                 self.tree.kill();
                 LOOK_KILLING
             }
@@ -234,9 +259,17 @@ impl Command {
     }
 
     fn stop(&mut self, cause: StopCause, grace: Duration, now: Instant) {
-        self.phase = Phase::Stopping { cause, kill_at: now + grace, killed_at: None };
+        self.phase = Phase::Stopping {
+            cause,
+            kill_at: now + grace,
+            killed_at: None,
+        };
         if grace.is_zero() {
-            self.phase = Phase::Stopping { cause, kill_at: now, killed_at: Some(now) };
+            self.phase = Phase::Stopping {
+                cause,
+                kill_at: now,
+                killed_at: Some(now),
+            };
             self.tree.kill();
         } else {
             self.tree.signal_all(Signal::TERM.as_raw());
@@ -253,12 +286,24 @@ impl Command {
             Phase::Running => self.stop(StopCause::Cancel, grace, now),
             // There is no program yet that could end in order.
             Phase::Launching => {
-                self.phase = Phase::Stopping { cause: StopCause::Cancel, kill_at: now, killed_at: Some(now) };
+                self.phase = Phase::Stopping {
+                    cause: StopCause::Cancel,
+                    kill_at: now,
+                    killed_at: Some(now),
+                };
                 self.tree.kill();
                 self.look_at = Some(now);
             }
-            Phase::Stopping { cause, kill_at, killed_at: None } => {
-                self.phase = Phase::Stopping { cause, kill_at: kill_at.min(now + grace), killed_at: None };
+            Phase::Stopping {
+                cause,
+                kill_at,
+                killed_at: None,
+            } => {
+                self.phase = Phase::Stopping {
+                    cause,
+                    kill_at: kill_at.min(now + grace),
+                    killed_at: None,
+                };
             }
             Phase::Ended if !self.tree_gone => {
                 self.tree.kill();
@@ -355,7 +400,13 @@ impl Command {
     }
 
     /// A descriptor of this command is ready.
-    pub fn ready(&mut self, part: Part, scratch: &mut [u8; MAX_CHUNK], poller: &Poller, out: &mut dyn Outbox) {
+    pub fn ready(
+        &mut self,
+        part: Part,
+        scratch: &mut [u8; MAX_CHUNK],
+        poller: &Poller,
+        out: &mut dyn Outbox,
+    ) {
         match part {
             Part::Stdout => self.pump(0, scratch, poller),
             Part::Stderr => self.pump(1, scratch, poller),
@@ -425,7 +476,14 @@ impl Command {
             Stage::Cwd => LaunchStage::Cwd,
             Stage::Exec => LaunchStage::Exec,
         };
-        out.send(&FromSupervisor::LaunchFailed { id: self.id, stage, errno: failure.errno }, &[]);
+        out.send(
+            &FromSupervisor::LaunchFailed {
+                id: self.id,
+                stage,
+                errno: failure.errno,
+            },
+            &[],
+        );
     }
 
     fn on_leader_exit(&mut self, status: ExitStatus, now: Instant) {
@@ -452,7 +510,12 @@ impl Command {
         self.phase = Phase::Ended;
         let duration = at.saturating_duration_since(self.started_at);
         let duration_us = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
-        self.exit = Some(Exit { status, stopped, duration_us, tree_gone: self.tree_gone });
+        self.exit = Some(Exit {
+            status,
+            stopped,
+            duration_us,
+            tree_gone: self.tree_gone,
+        });
     }
 
     fn pump(&mut self, at: usize, scratch: &mut [u8; MAX_CHUNK], poller: &Poller) {
@@ -480,7 +543,13 @@ impl Command {
             Some(exit) if !self.exit_sent => {
                 self.exit_sent = true;
                 exit.tree_gone = self.tree_gone;
-                out.send(&FromSupervisor::Exited { id: self.id, exit: exit.clone() }, &[]);
+                out.send(
+                    &FromSupervisor::Exited {
+                        id: self.id,
+                        exit: exit.clone(),
+                    },
+                    &[],
+                );
             }
             Some(exit) if self.tree_gone && !gone_before => {
                 exit.tree_gone = true;
@@ -498,9 +567,13 @@ impl Command {
     /// Whether the final word can be said.
     fn decide(&mut self, now: Instant) {
         let (status, at) = match (self.phase, self.leader) {
-            (Phase::Stopping { killed_at: Some(killed), .. }, None) if killed + TREE_REMAINS <= now => {
-                (ExitStatus::Unknown, now)
-            }
+            (
+                Phase::Stopping {
+                    killed_at: Some(killed),
+                    ..
+                },
+                None,
+            ) if killed + TREE_REMAINS <= now => (ExitStatus::Unknown, now),
             (_, Some(leader)) => leader,
             (_, None) => return,
         };
@@ -569,15 +642,24 @@ pub struct LaunchFailed {
 
 impl LaunchFailed {
     fn setup(error: &io::Error) -> Self {
-        Self { stage: LaunchStage::Setup, errno: error.raw_os_error().unwrap_or(Errno::IO.raw_os_error()) }
+        Self {
+            stage: LaunchStage::Setup,
+            errno: error.raw_os_error().unwrap_or(Errno::IO.raw_os_error()),
+        }
     }
 }
 
 impl From<PrepareError> for LaunchFailed {
     fn from(error: PrepareError) -> Self {
         match error {
-            PrepareError::Invalid => Self { stage: LaunchStage::Setup, errno: Errno::INVAL.raw_os_error() },
-            PrepareError::User => Self { stage: LaunchStage::User, errno: Errno::NOENT.raw_os_error() },
+            PrepareError::Invalid => Self {
+                stage: LaunchStage::Setup,
+                errno: Errno::INVAL.raw_os_error(),
+            },
+            PrepareError::User => Self {
+                stage: LaunchStage::User,
+                errno: Errno::NOENT.raw_os_error(),
+            },
         }
     }
 }
@@ -622,7 +704,10 @@ fn open_pipes(stdin: StdinMode) -> io::Result<Streams> {
         StdinMode::Stream => pipe_with(PipeFlags::CLOEXEC).map(|(read, write)| (read, Some(write)))?,
     };
     // Only our ends: the program's are its own.
-    for fd in [Some(&out_ours), Some(&err_ours), in_ours.as_ref()].into_iter().flatten() {
+    for fd in [Some(&out_ours), Some(&err_ours), in_ours.as_ref()]
+        .into_iter()
+        .flatten()
+    {
         rustix::io::ioctl_fionbio(fd, true)?;
     }
     Ok(Streams {
@@ -660,16 +745,29 @@ fn open_terminal(size: TerminalSize, stdin: StdinMode) -> io::Result<Streams> {
     };
     let terminal = Some(ours.try_clone()?);
     let (second, third) = (theirs.try_clone()?, theirs.try_clone()?);
-    Ok(Streams { ours: [Some(ours), None], input, terminal, theirs: [theirs, second, third] })
+    Ok(Streams {
+        ours: [Some(ours), None],
+        input,
+        terminal,
+        theirs: [theirs, second, third],
+    })
 }
 
 fn window(size: TerminalSize) -> rustix::termios::Winsize {
-    rustix::termios::Winsize { ws_row: size.rows, ws_col: size.cols, ws_xpixel: 0, ws_ypixel: 0 }
+    rustix::termios::Winsize {
+        ws_row: size.rows,
+        ws_col: size.cols,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    }
 }
 
 fn reader_is_gone(fd: &OwnedFd) -> bool {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     let mut fds = [PollFd::new(fd, PollFlags::OUT)];
-    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let now = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
     poll(&mut fds, Some(&now)).is_ok() && fds[0].revents().intersects(PollFlags::ERR | PollFlags::HUP)
 }

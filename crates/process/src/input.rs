@@ -1,8 +1,8 @@
 //! Standard input: a bounded buffer between the host and the program.
 
-use stead_wire::STDIN_WINDOW;
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
+use stead_wire::STDIN_WINDOW;
 
 /// VEOF as terminals have it unless a program changes it: Ctrl-D.
 const VEOF: u8 = 4;
@@ -32,7 +32,14 @@ pub enum Fed {
 
 impl Input {
     pub fn new(fd: Option<OwnedFd>, terminal: bool) -> Self {
-        Self { was_closed: fd.is_none(), fd, buffer: VecDeque::new(), accepted: 0, end_at: None, terminal }
+        Self {
+            was_closed: fd.is_none(),
+            fd,
+            buffer: VecDeque::new(),
+            accepted: 0,
+            end_at: None,
+            terminal,
+        }
     }
 
     /// Takes bytes that begin at `offset`; what was accepted already is skipped. `false` when they begin
@@ -42,12 +49,19 @@ impl Input {
             // Closed already; the host is told so and may not have read it yet.
             return true;
         }
-        let Some(skip) = self.accepted.checked_sub(offset) else { return false };
-        let fresh = bytes.get(usize::try_from(skip).unwrap_or(usize::MAX)..).unwrap_or(&[]);
+        let Some(skip) = self.accepted.checked_sub(offset) else {
+            return false;
+        };
+        let fresh = bytes
+            .get(usize::try_from(skip).unwrap_or(usize::MAX)..)
+            .unwrap_or(&[]);
         if self.buffer.len() as u64 + fresh.len() as u64 > STDIN_WINDOW {
             return false;
         }
-        if self.end_at.is_none_or(|end| self.accepted + fresh.len() as u64 <= end) {
+        if self
+            .end_at
+            .is_none_or(|end| self.accepted + fresh.len() as u64 <= end)
+        {
             self.buffer.extend(fresh);
             self.accepted += fresh.len() as u64;
         }

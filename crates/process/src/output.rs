@@ -1,10 +1,10 @@
 //! One output stream: from a pipe or terminal to numbered chunks that are kept until acknowledged.
 
 use crate::command::Outbox;
-use stead_wire::{CommandId, FromSupervisor, MAX_CHUNK, OUTPUT_WINDOW, Stream};
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::time::{SystemTime, UNIX_EPOCH};
+use stead_wire::{CommandId, FromSupervisor, MAX_CHUNK, OUTPUT_WINDOW, Stream};
 
 /// Reads of one stream before others get their turn.
 const READS_A_TURN: usize = 8;
@@ -121,7 +121,9 @@ impl Output {
             return;
         }
         self.forwarded += kept.len() as u64;
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_micros());
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |t| t.as_micros());
         self.last_at_us = self.last_at_us.max(u64::try_from(now).unwrap_or(u64::MAX));
         // A busy stream coalesces by itself: what was never sent is still open.
         let last_is_open = self.never_sent < self.next();
@@ -134,7 +136,10 @@ impl Output {
             return;
         }
         self.held_bytes += kept.len() + CHUNK_OVERHEAD;
-        self.chunks.push_back(Chunk { at_us: self.last_at_us, bytes: kept.to_vec() });
+        self.chunks.push_back(Chunk {
+            at_us: self.last_at_us,
+            bytes: kept.to_vec(),
+        });
     }
 
     /// No more will come; the descriptor is closed.
@@ -206,10 +211,26 @@ impl Output {
         let (stream, next, total_bytes) = (self.stream, self.next(), self.total);
         if self.ended && !self.end_sent {
             self.end_sent = true;
-            out.send(&FromSupervisor::StreamEnd { id, stream, next, total_bytes }, &[]);
+            out.send(
+                &FromSupervisor::StreamEnd {
+                    id,
+                    stream,
+                    next,
+                    total_bytes,
+                },
+                &[],
+            );
         } else if self.mark == Mark::Owed {
             self.mark = Mark::Sent;
-            out.send(&FromSupervisor::StreamMark { id, stream, next, total_bytes }, &[]);
+            out.send(
+                &FromSupervisor::StreamMark {
+                    id,
+                    stream,
+                    next,
+                    total_bytes,
+                },
+                &[],
+            );
         }
     }
 }

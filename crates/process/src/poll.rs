@@ -53,7 +53,10 @@ impl Token {
 
     fn decode(data: u64) -> Option<Self> {
         let part = Part::ALL.into_iter().find(|part| *part as u64 == data & 0xff)?;
-        Some(Self { key: u32::try_from(data >> 8).ok()?, part })
+        Some(Self {
+            key: u32::try_from(data >> 8).ok()?,
+            part,
+        })
     }
 }
 
@@ -93,12 +96,22 @@ impl Poller {
 
     /// Adds a descriptor.
     pub fn add(&self, fd: impl AsFd, token: Token, interest: Interest) -> io::Result<()> {
-        Ok(epoll::add(&self.0, fd, epoll::EventData::new_u64(token.encode()), interest.flags())?)
+        Ok(epoll::add(
+            &self.0,
+            fd,
+            epoll::EventData::new_u64(token.encode()),
+            interest.flags(),
+        )?)
     }
 
     /// Changes what is waited for.
     pub fn change(&self, fd: impl AsFd, token: Token, interest: Interest) -> io::Result<()> {
-        Ok(epoll::modify(&self.0, fd, epoll::EventData::new_u64(token.encode()), interest.flags())?)
+        Ok(epoll::modify(
+            &self.0,
+            fd,
+            epoll::EventData::new_u64(token.encode()),
+            interest.flags(),
+        )?)
     }
 
     /// Removes a descriptor; needed before it is closed while a copy of it stays open elsewhere.
@@ -110,7 +123,10 @@ impl Poller {
     /// Waits, for ever when `timeout` is `None`, and gives what is ready.
     pub fn wait(&self, timeout: Option<Duration>, ready: &mut Vec<Token>) -> io::Result<()> {
         ready.clear();
-        let mut events = [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }; 64];
+        let mut events = [epoll::Event {
+            flags: epoll::EventFlags::empty(),
+            data: epoll::EventData::new_u64(0),
+        }; 64];
         // A fraction of a millisecond must not become a busy loop: epoll's own limit is in nanoseconds.
         let timeout = timeout.map(|t| rustix::event::Timespec {
             tv_sec: i64::try_from(t.as_secs()).unwrap_or(i64::MAX),

@@ -1,8 +1,8 @@
 //! From a [`CommandSpec`] to what `execve` takes.
 
 use crate::user::{self, User};
-use stead_wire::{CommandSpec, Program};
 use std::ffi::CString;
+use stead_wire::{CommandSpec, Program};
 
 /// Where an instance's commands start from, unless they say otherwise.
 #[derive(Debug, Clone, Default)]
@@ -43,17 +43,26 @@ pub fn prepare(spec: &CommandSpec, place: &Place) -> Result<Prepared, PrepareErr
         Program::Shell(text) => vec![b"/bin/sh", b"-c", text],
         Program::Argv(argv) => argv.iter().map(Vec::as_slice).collect(),
     };
-    let program = *argv.first().filter(|program| !program.is_empty()).ok_or(PrepareError::Invalid)?;
+    let program = *argv
+        .first()
+        .filter(|program| !program.is_empty())
+        .ok_or(PrepareError::Invalid)?;
     let user = match spec.user.as_deref().or(place.user.as_deref()) {
         Some(name) => Some(user::resolve(name).map_err(|_| PrepareError::User)?),
         None => None,
     };
     let env = merge_env(spec, place, user.as_ref())?;
-    let path = env.iter().find(|(name, _)| name == b"PATH").map_or(DEFAULT_PATH, |(_, value)| value);
+    let path = env
+        .iter()
+        .find(|(name, _)| name == b"PATH")
+        .map_or(DEFAULT_PATH, |(_, value)| value);
     Ok(Prepared {
         candidates: candidates(program, path)?,
         argv: argv.into_iter().map(c_string).collect::<Result<_, _>>()?,
-        env: env.into_iter().map(|(n, v)| c_string(&[&n, &b"="[..], &v].concat())).collect::<Result<_, _>>()?,
+        env: env
+            .into_iter()
+            .map(|(n, v)| c_string(&[&n, &b"="[..], &v].concat()))
+            .collect::<Result<_, _>>()?,
         cwd: c_string(spec.cwd.as_deref().unwrap_or(&place.cwd))?,
         user,
     })
@@ -122,17 +131,27 @@ mod tests {
 
     fn place() -> Place {
         let pair = |n: &[u8], v: &[u8]| (n.to_vec(), v.to_vec());
-        Place { env: vec![pair(b"PATH", b"/a::/b"), pair(b"B", b"1")], cwd: b"/w".to_vec(), user: None }
+        Place {
+            env: vec![pair(b"PATH", b"/a::/b"), pair(b"B", b"1")],
+            cwd: b"/w".to_vec(),
+            user: None,
+        }
     }
 
     #[test]
     fn a_name_is_looked_up_and_a_path_is_not() {
         let argv = |program: &[u8]| Program::Argv(vec![program.to_vec()]);
         let found = prepare(&spec(argv(b"x")), &place()).unwrap();
-        assert_eq!(found.candidates, [c"/a/x".to_owned(), c"./x".to_owned(), c"/b/x".to_owned()]);
+        assert_eq!(
+            found.candidates,
+            [c"/a/x".to_owned(), c"./x".to_owned(), c"/b/x".to_owned()]
+        );
         assert_eq!(found.env, [c"PATH=/a::/b".to_owned(), c"B=2".to_owned()]);
         assert_eq!(found.cwd, c"/w".to_owned());
-        assert_eq!(prepare(&spec(argv(b"./x")), &place()).unwrap().candidates, [c"./x".to_owned()]);
+        assert_eq!(
+            prepare(&spec(argv(b"./x")), &place()).unwrap().candidates,
+            [c"./x".to_owned()]
+        );
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Users and groups by name, from the place's own files. No C library is asked: a place need not have one.
 
-use stead_sys::Identity;
 use std::fs;
+use stead_sys::Identity;
 
 /// Files larger than this are not read: they are the place's, so they are untrusted.
 const MAX_FILE: u64 = 4 << 20;
@@ -23,7 +23,11 @@ pub struct UnknownUser;
 pub fn resolve(user: &str) -> Result<User, UnknownUser> {
     let read = |path: &str| {
         let small = fs::metadata(path).is_ok_and(|m| m.is_file() && m.len() <= MAX_FILE);
-        if small { fs::read(path).unwrap_or_default() } else { Vec::new() }
+        if small {
+            fs::read(path).unwrap_or_default()
+        } else {
+            Vec::new()
+        }
     };
     resolve_in(user, &read("/etc/passwd"), &read("/etc/group"))
 }
@@ -36,9 +40,12 @@ fn resolve_in(user: &str, passwd: &[u8], group: &[u8]) -> Result<User, UnknownUs
         None => (user, None),
     };
     let number = name.parse::<u32>().ok();
-    let entry = passwd.lines().map(|line| line.split(':').collect::<Vec<_>>()).find(|fields| {
-        fields.len() >= 6 && (fields[0] == name || number.is_some_and(|n| fields[2].parse() == Ok(n)))
-    });
+    let entry = passwd
+        .lines()
+        .map(|line| line.split(':').collect::<Vec<_>>())
+        .find(|fields| {
+            fields.len() >= 6 && (fields[0] == name || number.is_some_and(|n| fields[2].parse() == Ok(n)))
+        });
     let (uid, own_gid, login, home) = match (&entry, number) {
         (Some(f), _) => (
             f[2].parse().map_err(|_| UnknownUser)?,
@@ -58,7 +65,10 @@ fn resolve_in(user: &str, passwd: &[u8], group: &[u8]) -> Result<User, UnknownUs
         (None, Some(login)) => supplementary(&group, login, gid),
         _ => vec![gid],
     };
-    Ok(User { identity: Identity { uid, gid, groups }, home })
+    Ok(User {
+        identity: Identity { uid, gid, groups },
+        home,
+    })
 }
 
 fn group_id(group: &str, name: &str) -> Option<u32> {
@@ -93,8 +103,7 @@ mod tests {
     const GROUP: &[u8] = b"root:x:0:\nann:x:1001:\nwork:x:50:ann,bob\n";
 
     fn user(text: &str) -> Result<(u32, u32, Vec<u32>, String), UnknownUser> {
-        resolve_in(text, PASSWD, GROUP)
-            .map(|u| (u.identity.uid, u.identity.gid, u.identity.groups, u.home))
+        resolve_in(text, PASSWD, GROUP).map(|u| (u.identity.uid, u.identity.gid, u.identity.groups, u.home))
     }
 
     #[test]

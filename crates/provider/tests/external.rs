@@ -319,8 +319,7 @@ async fn a_command_that_the_program_handles_badly_is_lost() {
 
 #[tokio::test]
 async fn a_command_that_outlives_its_timeout_is_lost() {
-    let provider =
-        program("say({'id': m['id'], 'ok': {}})\ntime.sleep(60)").deadline(Duration::from_secs(5));
+    let provider = program("say({'id': m['id'], 'ok': {}})\ntime.sleep(60)").deadline(Duration::from_secs(5));
     let id = up(&provider).await;
     let config = ComputeConfig {
         grace: Some(Duration::ZERO),

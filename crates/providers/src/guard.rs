@@ -22,7 +22,10 @@ struct State {
     process: Option<(Child, ChildStdin)>,
 }
 
-static STATE: Mutex<State> = Mutex::new(State { charges: BTreeSet::new(), process: None });
+static STATE: Mutex<State> = Mutex::new(State {
+    charges: BTreeSet::new(),
+    process: None,
+});
 
 /// Whatever the guard was told about one instance; dropped when the instance is gone.
 #[derive(Debug)]
@@ -52,11 +55,19 @@ pub fn guard(
     let mut charges = Vec::new();
     if let Some((engine, name)) = container {
         let first = engine.as_os_str().as_bytes().to_vec();
-        charges.push(Charge { kind: "container", first, second: name.as_bytes().to_vec() });
+        charges.push(Charge {
+            kind: "container",
+            first,
+            second: name.as_bytes().to_vec(),
+        });
     }
     if let Some(folder) = folder {
         let first = folder.as_os_str().as_bytes().to_vec();
-        charges.push(Charge { kind: "directory", first, second: Vec::new() });
+        charges.push(Charge {
+            kind: "directory",
+            first,
+            second: Vec::new(),
+        });
     }
     let mut state = lock();
     state.charges.extend(charges.iter().cloned());
@@ -81,7 +92,10 @@ fn ensure(state: &mut State, supervisor: &Path) -> io::Result<()> {
     }
     let mut command = Command::new(supervisor);
     command.arg("guard").env_clear().current_dir("/");
-    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
     let mut child = command.spawn()?;
     let stdin = child.stdin.take().ok_or(io::ErrorKind::BrokenPipe)?;
     state.process = Some((child, stdin));
@@ -90,8 +104,12 @@ fn ensure(state: &mut State, supervisor: &Path) -> io::Result<()> {
 }
 
 fn tell(state: &mut State, verb: &str, charge: &Charge) -> io::Result<()> {
-    let Some((_, stdin)) = &mut state.process else { return Ok(()) };
+    let Some((_, stdin)) = &mut state.process else {
+        return Ok(());
+    };
     let operation = format!("{verb}-{}", charge.kind).into_bytes();
-    let record = [&operation[..], &charge.first, &charge.second].map(|field| [field, &[0]].concat()).concat();
+    let record = [&operation[..], &charge.first, &charge.second]
+        .map(|field| [field, &[0]].concat())
+        .concat();
     stdin.write_all(&record)
 }

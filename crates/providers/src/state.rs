@@ -39,7 +39,11 @@ impl ProcessIdentity {
     /// A running process.
     pub fn of(pid: i32) -> io::Result<Self> {
         let start_time = start_time(pid).ok_or(io::ErrorKind::NotFound)?;
-        Ok(Self { pid, start_time, boot_id: boot_id()? })
+        Ok(Self {
+            pid,
+            start_time,
+            boot_id: boot_id()?,
+        })
     }
 
     /// Whether it is still alive. A zombie is not.
@@ -50,7 +54,9 @@ impl ProcessIdentity {
 
 /// Identifies the running boot.
 pub fn boot_id() -> io::Result<String> {
-    Ok(fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned())
+    Ok(fs::read_to_string("/proc/sys/kernel/random/boot_id")?
+        .trim()
+        .to_owned())
 }
 
 /// Start of a process that is no zombie.
@@ -95,7 +101,10 @@ impl State {
     /// The folder that the environment names; made when it is missing.
     pub fn open_default() -> io::Result<Self> {
         let own = rustix::process::geteuid();
-        let root = match (std::env::var_os("STEAD_STATE_DIR"), std::env::var_os("XDG_RUNTIME_DIR")) {
+        let root = match (
+            std::env::var_os("STEAD_STATE_DIR"),
+            std::env::var_os("XDG_RUNTIME_DIR"),
+        ) {
             (Some(named), _) if !named.is_empty() => PathBuf::from(named),
             (_, Some(runtime)) if !runtime.is_empty() => PathBuf::from(runtime).join("stead"),
             _ if own.is_root() => PathBuf::from("/run/stead"),
@@ -107,14 +116,19 @@ impl State {
     /// A folder of one's choice; made when it is missing. Refused when another user could change it.
     pub fn open(root: PathBuf) -> io::Result<Self> {
         let mut builder = fs::DirBuilder::new();
-        builder.recursive(true).mode(0o700).create(root.join("instances"))?;
+        builder
+            .recursive(true)
+            .mode(0o700)
+            .create(root.join("instances"))?;
         let found = fs::symlink_metadata(&root)?;
         let own = rustix::process::geteuid().as_raw();
         if !found.is_dir() || found.uid() != own || found.mode() & 0o022 != 0 {
             let what = format!("{} is not a directory of this user alone", root.display());
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
         }
-        Ok(Self { root: root.canonicalize()? })
+        Ok(Self {
+            root: root.canonicalize()?,
+        })
     }
 
     /// Where the supervisor is, put there when it is missing.
@@ -167,10 +181,14 @@ impl State {
     pub fn abandoned(&self, older_than: std::time::Duration) -> io::Result<Vec<InstanceFolder>> {
         let is_old = |folder: &InstanceFolder| {
             let modified = fs::metadata(&folder.path).and_then(|m| m.modified()).ok();
-            modified.and_then(|at| at.elapsed().ok()).is_some_and(|age| age > older_than)
+            modified
+                .and_then(|at| at.elapsed().ok())
+                .is_some_and(|age| age > older_than)
         };
         let folders = self.folders()?.into_iter();
-        Ok(folders.filter(|folder| !folder.record_path().exists() && is_old(folder)).collect())
+        Ok(folders
+            .filter(|folder| !folder.record_path().exists() && is_old(folder))
+            .collect())
     }
 
     fn folders(&self) -> io::Result<Vec<InstanceFolder>> {
@@ -274,8 +292,20 @@ mod tests {
     fn a_process_is_alive_only_with_its_own_start() {
         let own = ProcessIdentity::current().unwrap();
         assert!(own.is_alive());
-        assert!(!ProcessIdentity { start_time: own.start_time + 1, ..own.clone() }.is_alive());
-        assert!(!ProcessIdentity { boot_id: "another".into(), ..own }.is_alive());
+        assert!(
+            !ProcessIdentity {
+                start_time: own.start_time + 1,
+                ..own.clone()
+            }
+            .is_alive()
+        );
+        assert!(
+            !ProcessIdentity {
+                boot_id: "another".into(),
+                ..own
+            }
+            .is_alive()
+        );
     }
 
     #[test]
@@ -298,6 +328,9 @@ mod tests {
         let root = dir.path().join("state");
         assert!(State::open(root.clone()).is_ok());
         fs::set_permissions(&root, fs::Permissions::from_mode(0o777)).unwrap();
-        assert_eq!(State::open(root).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+        assert_eq!(
+            State::open(root).unwrap_err().kind(),
+            io::ErrorKind::PermissionDenied
+        );
     }
 }

@@ -14,7 +14,10 @@ fn file_name() -> String {
     static NAME: std::sync::OnceLock<String> = std::sync::OnceLock::new();
     NAME.get_or_init(|| {
         let digest = Sha256::digest(SUPERVISOR);
-        digest.iter().take(8).fold("supervisor-".to_owned(), |name, byte| format!("{name}{byte:02x}"))
+        digest
+            .iter()
+            .take(8)
+            .fold("supervisor-".to_owned(), |name, byte| format!("{name}{byte:02x}"))
     })
     .clone()
 }
@@ -23,7 +26,10 @@ fn file_name() -> String {
 /// The file is complete whenever it is there: it appears by a rename.
 pub fn install(directory: &Path) -> io::Result<PathBuf> {
     if SUPERVISOR.is_empty() {
-        return Err(io::Error::new(io::ErrorKind::Unsupported, "there is no supervisor for this platform"));
+        return Err(io::Error::new(
+            io::ErrorKind::Unsupported,
+            "there is no supervisor for this platform",
+        ));
     }
     let path = directory.join(file_name());
     let own = rustix::process::geteuid().as_raw();
@@ -39,12 +45,19 @@ pub fn install(directory: &Path) -> io::Result<PathBuf> {
         .tempfile_in(directory)?;
     temporary.write_all(SUPERVISOR)?;
     // The writing descriptor is closed before it is executed, or the system says ETXTBSY.
-    temporary.into_temp_path().persist(&path).map_err(|error| error.error)?;
+    temporary
+        .into_temp_path()
+        .persist(&path)
+        .map_err(|error| error.error)?;
     Ok(path)
 }
 
 /// A secret of this user alone, written whole.
 pub fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
-    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    let mut file = fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)?;
     file.write_all(content)
 }

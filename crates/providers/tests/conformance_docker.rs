@@ -12,12 +12,19 @@ use stead_types::ComputeConfig;
 const IMAGE: &str = "stead-test/busybox:1";
 
 async fn conforms(provider: DockerProvider, way: &str) {
-    let config = ComputeConfig::new().image(IMAGE).option("image_pull_policy", "never");
-    let without_shell = ComputeConfig::new().image("stead-test/empty:1").option("image_pull_policy", "never");
+    let config = ComputeConfig::new()
+        .image(IMAGE)
+        .option("image_pull_policy", "never");
+    let without_shell = ComputeConfig::new()
+        .image("stead-test/empty:1")
+        .option("image_pull_policy", "never");
     let subject = Subject::new(Arc::new(provider), config, Facts::new("/workspace"))
         .without_shell(without_shell)
         .break_instance(|id| async move {
-            let removed = Command::new("docker").args(["rm", "-f", &format!("stead-{id}")]).output().unwrap();
+            let removed = Command::new("docker")
+                .args(["rm", "-f", &format!("stead-{id}")])
+                .output()
+                .unwrap();
             assert!(removed.status.success(), "{removed:?}");
         });
     let report = run_from_env(&subject).await;
@@ -27,7 +34,9 @@ async fn conforms(provider: DockerProvider, way: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn docker_conforms_with_every_way_to_its_supervisor() {
-    let Some(_engine) = support::engine_or_skip("conformance of docker").await else { return };
+    let Some(_engine) = support::engine_or_skip("conformance of docker").await else {
+        return;
+    };
     for relay_only in [false, true] {
         let dir = tempfile::tempdir().unwrap();
         let provider = DockerProvider::new().state_dir(dir.path().join("state"));

@@ -1,6 +1,6 @@
 //! The conformance kit against `local`, with each way to keep a tree together.
 
-#[path = "support/real_engine.rs"]
+#[path = "support/skip.rs"]
 mod support;
 
 use std::sync::Arc;
@@ -15,9 +15,18 @@ async fn conforms(tree: &str) {
     std::fs::create_dir(&scratch).unwrap();
     let provider = Arc::new(LocalProvider::with_state_dir(dir.path().join("state")));
     let config = ComputeConfig::new().option("tree", tree);
-    if let Err(error) = provider.provision(config.clone()).await.map(|instance| instance.id) {
-        let source = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
-        return support::skip(&format!("conformance of local with {tree}"), &format!("{error}: {source}"));
+    if let Err(error) = provider
+        .provision(config.clone())
+        .await
+        .map(|instance| instance.id)
+    {
+        let source = std::error::Error::source(&error)
+            .map(ToString::to_string)
+            .unwrap_or_default();
+        return support::skip(
+            &format!("conformance of local with {tree}"),
+            &format!("{error}: {source}"),
+        );
     }
     let facts = Facts::new(&scratch)
         .scratch_on_host(&scratch)
@@ -37,7 +46,13 @@ async fn conforms(tree: &str) {
 async fn kill_supervisor(provider: &LocalProvider, id: &InstanceId) {
     let instance = provider.status(id).await.unwrap().unwrap();
     let pid = instance.metadata["supervisor_pid"].to_string();
-    assert!(std::process::Command::new("kill").args(["-9", &pid]).status().unwrap().success());
+    assert!(
+        std::process::Command::new("kill")
+            .args(["-9", &pid])
+            .status()
+            .unwrap()
+            .success()
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

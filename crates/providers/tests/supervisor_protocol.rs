@@ -11,8 +11,8 @@ use stead_providers::link::{Dial, Ended, Link, Transport};
 use stead_providers::supervisor;
 use stead_wire::proof::Transcript;
 use stead_wire::{
-    CommandId, CommandSpec, Descendants, ExitStatus, FrameDecoder, FromSupervisor, Key, MAX_FRAME, Program, Refusal,
-    Role, StdinMode, Stream, ToSupervisor, frame,
+    CommandId, CommandSpec, Descendants, ExitStatus, FrameDecoder, FromSupervisor, Key, MAX_FRAME, Program,
+    Refusal, Role, StdinMode, Stream, ToSupervisor, frame,
 };
 
 const KEY: [u8; 32] = [7; 32];
@@ -31,7 +31,15 @@ impl Place {
         std::fs::write(&key_file, KEY).unwrap();
         let name = dir.path().file_name().unwrap().to_string_lossy().replace('.', "");
         let child = Command::new(program)
-            .args(["serve", "--instance", &name, "--workdir", "/", "--unlink-key", "--key-file"])
+            .args([
+                "serve",
+                "--instance",
+                &name,
+                "--workdir",
+                "/",
+                "--unlink-key",
+                "--key-file",
+            ])
             .arg(&key_file)
             .arg("--socket")
             .arg(dir.path().join("s"))
@@ -56,14 +64,20 @@ impl Place {
     fn connect(&self) -> Host {
         let stream = UnixStream::connect(self.socket()).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-        Host { stream, decoder: FrameDecoder::new(MAX_FRAME) }
+        Host {
+            stream,
+            decoder: FrameDecoder::new(MAX_FRAME),
+        }
     }
 
     /// A connection that was welcomed.
     fn host(&self, epoch: u64) -> Host {
         let mut host = self.connect();
         let welcome = host.handshake(&KEY, epoch);
-        assert!(matches!(welcome, Some(FromSupervisor::Welcome { .. })), "{welcome:?}");
+        assert!(
+            matches!(welcome, Some(FromSupervisor::Welcome { .. })),
+            "{welcome:?}"
+        );
         host.send(&ToSupervisor::Ready, &[]);
         host
     }
@@ -125,12 +139,33 @@ impl Host {
 
     fn handshake(&mut self, key: &[u8; 32], epoch: u64) -> Option<FromSupervisor> {
         let nonce = [9; 32];
-        self.send(&ToSupervisor::Hello { oldest: 1, newest: 1, nonce, epoch }, &[]);
-        let FromSupervisor::Challenge { generation, nonce: theirs, proof } = self.receive()?.0 else {
+        self.send(
+            &ToSupervisor::Hello {
+                oldest: 1,
+                newest: 1,
+                nonce,
+                epoch,
+            },
+            &[],
+        );
+        let FromSupervisor::Challenge {
+            generation,
+            nonce: theirs,
+            proof,
+        } = self.receive()?.0
+        else {
             panic!("no challenge")
         };
-        let transcript = Transcript { host: nonce, supervisor: theirs, generation, epoch };
-        assert!(transcript.verify(Role::Supervisor, &Key::new(KEY), &proof), "the supervisor proves the key too");
+        let transcript = Transcript {
+            host: nonce,
+            supervisor: theirs,
+            generation,
+            epoch,
+        };
+        assert!(
+            transcript.verify(Role::Supervisor, &Key::new(KEY), &proof),
+            "the supervisor proves the key too"
+        );
         let proof = transcript.prove(Role::Host, &Key::new(*key));
         self.send(&ToSupervisor::Proof { proof }, &[]);
         self.receive().map(|(message, _)| message)
@@ -138,7 +173,10 @@ impl Host {
 
     fn start(&mut self, id: u8, shell: &str) -> CommandId {
         let id = CommandId([id; 16]);
-        self.send(&ToSupervisor::Start { id }, &postcard::to_extend(&spec(shell), Vec::new()).unwrap());
+        self.send(
+            &ToSupervisor::Start { id },
+            &postcard::to_extend(&spec(shell), Vec::new()).unwrap(),
+        );
         id
     }
 
@@ -178,9 +216,18 @@ fn exited(message: &FromSupervisor) -> bool {
 #[test]
 fn only_the_key_opens_it() {
     let place = Place::start(&[]);
-    assert_eq!(place.connect().handshake(&[8; 32], 1), None, "a wrong key is closed without a word");
+    assert_eq!(
+        place.connect().handshake(&[8; 32], 1),
+        None,
+        "a wrong key is closed without a word"
+    );
     let mut silent = place.connect();
-    silent.send(&ToSupervisor::Start { id: CommandId([1; 16]) }, &[]);
+    silent.send(
+        &ToSupervisor::Start {
+            id: CommandId([1; 16]),
+        },
+        &[],
+    );
     assert!(silent.receive().is_none(), "nothing is done before the proof");
     let mut host = place.host(1);
     host.start(1, "echo hello");
@@ -192,7 +239,12 @@ fn only_the_key_opens_it() {
 fn garbage_oversized_cut_and_slow_frames_end_only_their_connection() {
     let mut place = Place::start(&[]);
     let mut host = place.host(1);
-    for bytes in [&b"\xff\xff\xff\xff"[..], b"GET / HTTP/1.1\r\n\r\n", &[1, 0, 0, 0, 9], &[3, 0, 0, 0, 1, 0, 99]] {
+    for bytes in [
+        &b"\xff\xff\xff\xff"[..],
+        b"GET / HTTP/1.1\r\n\r\n",
+        &[1, 0, 0, 0, 9],
+        &[3, 0, 0, 0, 1, 0, 99],
+    ] {
         let mut bad = place.connect();
         bad.stream.write_all(bytes).unwrap();
         bad.stream.shutdown(std::net::Shutdown::Write).unwrap();
@@ -218,8 +270,19 @@ fn garbage_oversized_cut_and_slow_frames_end_only_their_connection() {
 fn generations_that_do_not_overlap_are_told_so() {
     let place = Place::start(&[]);
     let mut host = place.connect();
-    host.send(&ToSupervisor::Hello { oldest: 900, newest: 901, nonce: [0; 32], epoch: 1 }, &[]);
-    assert!(matches!(host.receive(), Some((FromSupervisor::Incompatible { oldest: 1, newest: 1 }, _))));
+    host.send(
+        &ToSupervisor::Hello {
+            oldest: 900,
+            newest: 901,
+            nonce: [0; 32],
+            epoch: 1,
+        },
+        &[],
+    );
+    assert!(matches!(
+        host.receive(),
+        Some((FromSupervisor::Incompatible { oldest: 1, newest: 1 }, _))
+    ));
     assert!(host.receive().is_none());
 }
 
@@ -244,14 +307,38 @@ fn one_id_runs_once() {
     host.until(exited);
     host.start(1, &text);
     host.start(1, "echo another");
-    let (refused, _) = host.until(|m| matches!(m, FromSupervisor::Refused { .. })).pop().unwrap();
-    assert_eq!(refused, FromSupervisor::Refused { id, reason: Refusal::OtherFingerprint });
+    let (refused, _) = host
+        .until(|m| matches!(m, FromSupervisor::Refused { .. }))
+        .pop()
+        .unwrap();
+    assert_eq!(
+        refused,
+        FromSupervisor::Refused {
+            id,
+            reason: Refusal::OtherFingerprint
+        }
+    );
     // Cancelled before it was started.
     let late = CommandId([2; 16]);
-    host.send(&ToSupervisor::Cancel { id: late, grace_ms: 0 }, &[]);
+    host.send(
+        &ToSupervisor::Cancel {
+            id: late,
+            grace_ms: 0,
+        },
+        &[],
+    );
     host.start(2, &text);
-    let (refused, _) = host.until(|m| matches!(m, FromSupervisor::Refused { .. })).pop().unwrap();
-    assert_eq!(refused, FromSupervisor::Refused { id: late, reason: Refusal::CancelledBefore });
+    let (refused, _) = host
+        .until(|m| matches!(m, FromSupervisor::Refused { .. }))
+        .pop()
+        .unwrap();
+    assert_eq!(
+        refused,
+        FromSupervisor::Refused {
+            id: late,
+            reason: Refusal::CancelledBefore
+        }
+    );
     assert_eq!(std::fs::read_to_string(marker).unwrap(), "x\n");
 }
 
@@ -266,21 +353,36 @@ fn a_command_survives_its_host_and_its_output_waits() {
     std::thread::sleep(Duration::from_millis(500));
     let mut host = place.host(1);
     let both_ended = |all: &[(FromSupervisor, Vec<u8>)]| {
-        all.iter().filter(|(m, _)| matches!(m, FromSupervisor::StreamEnd { .. })).count() == 2
+        all.iter()
+            .filter(|(m, _)| matches!(m, FromSupervisor::StreamEnd { .. }))
+            .count()
+            == 2
     };
     let mut all = Vec::new();
     while !both_ended(&all) {
         all.push(host.receive().unwrap());
     }
     let text: Vec<u8> = all.iter().flat_map(|(_, body)| body.clone()).collect();
-    assert_eq!(text, b"1\n2\n3\n4\n5\n", "all of it again, since nothing was acknowledged");
+    assert_eq!(
+        text, b"1\n2\n3\n4\n5\n",
+        "all of it again, since nothing was acknowledged"
+    );
     for stream in Stream::ALL {
-        host.send(&ToSupervisor::Ack { id, stream, next: 1000 }, &[]);
+        host.send(
+            &ToSupervisor::Ack {
+                id,
+                stream,
+                next: 1000,
+            },
+            &[],
+        );
     }
     host.send(&ToSupervisor::Release { id }, &[]);
     drop(host);
     let mut host = place.connect();
-    let Some(FromSupervisor::Welcome { commands, .. }) = host.handshake(&KEY, 1) else { panic!("no welcome") };
+    let Some(FromSupervisor::Welcome { commands, .. }) = host.handshake(&KEY, 1) else {
+        panic!("no welcome")
+    };
     assert_eq!(commands, vec![], "released and gone");
 }
 
@@ -295,7 +397,10 @@ fn the_outcome_waits_for_a_host_too() {
     let Some(FromSupervisor::Welcome { commands, .. }) = place.connect().handshake(&KEY, 1) else {
         panic!("no welcome")
     };
-    assert_eq!(commands[0].exit.as_ref().map(|exit| exit.status), Some(ExitStatus::Code(9)));
+    assert_eq!(
+        commands[0].exit.as_ref().map(|exit| exit.status),
+        Some(ExitStatus::Code(9))
+    );
 }
 
 #[test]
@@ -324,8 +429,14 @@ fn without_its_owner_it_ends_all_and_removes_what_it_was_told_to() {
     std::fs::create_dir(&doomed).unwrap();
     for tree in ["cgroup2", "reaper"] {
         std::fs::create_dir_all(&doomed).unwrap();
-        let mut place =
-            Place::start(&["--owner-grace", "1", "--tree", tree, "--remove-at-end", doomed.to_str().unwrap()]);
+        let mut place = Place::start(&[
+            "--owner-grace",
+            "1",
+            "--tree",
+            tree,
+            "--remove-at-end",
+            doomed.to_str().unwrap(),
+        ]);
         let mut host = place.host(1);
         host.start(1, "setsid sleep 4321 & echo $!; exec sleep 4322");
         let all = host.until(|m| matches!(m, FromSupervisor::Output { .. }));
@@ -347,9 +458,17 @@ fn a_reaper_that_is_killed_loses_its_command_and_nothing_stays() {
     let all = host.until(|m| matches!(m, FromSupervisor::Output { .. }));
     let text = String::from_utf8(all.last().unwrap().1.clone()).unwrap();
     let (sleeper, reaper) = text.trim().split_once(' ').unwrap();
-    assert!(Command::new("kill").args(["-9", reaper]).status().unwrap().success());
+    assert!(
+        Command::new("kill")
+            .args(["-9", reaper])
+            .status()
+            .unwrap()
+            .success()
+    );
     let all = host.until(exited);
-    let Some((FromSupervisor::Exited { exit, .. }, _)) = all.last() else { panic!("no exit") };
+    let Some((FromSupervisor::Exited { exit, .. }, _)) = all.last() else {
+        panic!("no exit")
+    };
     assert_eq!(exit.status, ExitStatus::Unknown);
     let proc = PathBuf::from(format!("/proc/{sleeper}"));
     let until = Instant::now() + Duration::from_secs(20);
@@ -394,24 +513,46 @@ impl Dial for Breaking {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_link_that_breaks_again_and_again_loses_and_doubles_nothing() {
     let place = Place::start(&[]);
-    let breaking = Arc::new(Breaking { socket: place.socket(), after: 150_000 });
+    let breaking = Arc::new(Breaking {
+        socket: place.socket(),
+        after: 150_000,
+    });
     let first = breaking.open().await.unwrap();
     let link = Link::establish(first, breaking, Key::new(KEY), 1).await.unwrap();
     let marker = place.dir.path().join("ran");
-    let text = format!("echo ran >> {}; i=0; while [ $i -lt 60000 ]; do echo $i; i=$((i+1)); done", marker.display());
-    let Ended::Exited { collected: [stdout, _], total_bytes, exit } = link.execute(&spec(&text), None).await.unwrap()
+    let text = format!(
+        "echo ran >> {}; i=0; while [ $i -lt 60000 ]; do echo $i; i=$((i+1)); done",
+        marker.display()
+    );
+    let Ended::Exited {
+        collected: [stdout, _],
+        total_bytes,
+        exit,
+    } = link.execute(&spec(&text), None).await.unwrap()
     else {
         panic!("lost")
     };
     let expected: String = (0..60_000).map(|i| format!("{i}\n")).collect();
     assert_eq!(exit.status, ExitStatus::Code(0));
     assert_eq!(total_bytes[0], expected.len() as u64);
-    assert!(stdout == expected.as_bytes(), "{} bytes of {}", stdout.len(), expected.len());
+    assert!(
+        stdout == expected.as_bytes(),
+        "{} bytes of {}",
+        stdout.len(),
+        expected.len()
+    );
     assert_eq!(std::fs::read_to_string(marker).unwrap(), "ran\n");
     // And the other way: input that is sent again must not be doubled.
     let input: Vec<u8> = (0..300_000u32).flat_map(u32::to_le_bytes).collect();
-    let cat = CommandSpec { stdin: StdinMode::Stream, ..spec("cat") };
-    let Ended::Exited { collected: [stdout, _], .. } = link.execute(&cat, Some(input.clone())).await.unwrap() else {
+    let cat = CommandSpec {
+        stdin: StdinMode::Stream,
+        ..spec("cat")
+    };
+    let Ended::Exited {
+        collected: [stdout, _],
+        ..
+    } = link.execute(&cat, Some(input.clone())).await.unwrap()
+    else {
         panic!("lost")
     };
     assert!(stdout == input, "{} bytes of {}", stdout.len(), input.len());
@@ -429,8 +570,13 @@ async fn a_supervisor_that_dies_loses_its_commands_at_once() {
         place.child.kill().unwrap();
     };
     let (one, two, ()) = tokio::join!(link.execute(&one, None), link.execute(&two, None), kill);
-    assert!(matches!(one, Ok(Ended::Lost(_))) && matches!(two, Ok(Ended::Lost(_))), "{one:?} {two:?}");
-    let _ = Command::new("pkill").args(["-9", "-f", "^sleep 432[56]$"]).status();
+    assert!(
+        matches!(one, Ok(Ended::Lost(_))) && matches!(two, Ok(Ended::Lost(_))),
+        "{one:?} {two:?}"
+    );
+    let _ = Command::new("pkill")
+        .args(["-9", "-f", "^sleep 432[56]$"])
+        .status();
 }
 
 #[tokio::test]
@@ -440,7 +586,11 @@ async fn an_impostor_and_a_liar_are_not_believed() {
     let path = dir.path().join("s");
     let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
     for answer in [
-        FromSupervisor::Challenge { generation: 1, nonce: [0; 32], proof: [0; 32] },
+        FromSupervisor::Challenge {
+            generation: 1,
+            nonce: [0; 32],
+            proof: [0; 32],
+        },
         FromSupervisor::Bye,
         FromSupervisor::Incompatible { oldest: 7, newest: 8 },
     ] {

@@ -22,14 +22,18 @@
 mod builtins;
 
 pub use builtins::{registry, resolve};
-pub use stead_provider::{
-    Files, OutputChunk, PlaceFile, Placement, Process, ProcessControl, ProcessExit, Provider, ProviderDescription,
-    Registry, RunOn, SignalTarget, Target, ToolCommand, ToolError, ToolPlace, contract, placement, tool,
-};
 #[cfg(feature = "conformance")]
 pub use stead_provider::conformance;
+pub use stead_provider::{
+    Files, OutputChunk, PlaceFile, Placement, Process, ProcessControl, ProcessExit, Provider,
+    ProviderDescription, Registry, RunOn, SignalTarget, Target, ToolCommand, ToolError, ToolPlace, contract,
+    placement, tool,
+};
 #[cfg(feature = "docker")]
 pub use stead_providers::docker::DockerProvider;
 #[cfg(feature = "local")]
 pub use stead_providers::local::LocalProvider;
 pub use stead_types::*;
+
+/// Bytes of the supervisor that is embedded in this library; 0 where there is none for the platform.
+pub const SUPERVISOR_SIZE: usize = stead_providers::supervisor::SUPERVISOR.len();

@@ -4,9 +4,9 @@
 //! whole system and costs milliseconds. It shares our memory until it executes its program, and leaves
 //! there what failed.
 
+use crate::vfork::vfork_into;
 use std::ffi::{CStr, CString};
 use std::io;
-use crate::vfork::vfork_into;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -70,7 +70,9 @@ pub struct LaunchFailure {
 
 impl Stage {
     fn from_number(number: u8) -> Option<Self> {
-        [Stage::Setup, Stage::Identity, Stage::Cwd, Stage::Exec].into_iter().find(|stage| *stage as u8 == number)
+        [Stage::Setup, Stage::Identity, Stage::Cwd, Stage::Exec]
+            .into_iter()
+            .find(|stage| *stage as u8 == number)
     }
 }
 
@@ -88,15 +90,27 @@ pub struct Launched {
 pub fn launch(launch: &Launch<'_>) -> io::Result<Launched> {
     let argv = pointers(&launch.argv);
     let env = pointers(&launch.env);
-    let child = ChildView { launch, argv: &argv, env: &env, report: AtomicU64::new(0) };
+    let child = ChildView {
+        launch,
+        argv: &argv,
+        env: &env,
+        report: AtomicU64::new(0),
+    };
     // SAFETY: `child` outlives the call, which returns when the child is done with it. Its code makes system
     // calls only, and writes no memory but its own stack and the report.
     let pid = unsafe { vfork_into(launch.cgroup, run_child, (&raw const child).cast()) }?;
-    Ok(Launched { pid, failure: child.failure() })
+    Ok(Launched {
+        pid,
+        failure: child.failure(),
+    })
 }
 
 fn pointers(strings: &[CString]) -> Vec<*const libc::c_char> {
-    strings.iter().map(|s| s.as_ptr()).chain(std::iter::once(std::ptr::null())).collect()
+    strings
+        .iter()
+        .map(|s| s.as_ptr())
+        .chain(std::iter::once(std::ptr::null()))
+        .collect()
 }
 
 extern "C" fn run_child(child: *const ()) -> ! {
@@ -120,7 +134,8 @@ impl ChildView<'_> {
             Err(failure) => failure,
         };
         let errno = u64::from(u32::try_from(errno).unwrap_or(0));
-        self.report.store(u64::from(stage as u8) << 32 | errno, Ordering::Relaxed);
+        self.report
+            .store(u64::from(stage as u8) << 32 | errno, Ordering::Relaxed);
         // SAFETY: runs no code of ours. It ends only this child, which has a process of its own.
         unsafe { libc::_exit(127) }
     }
@@ -128,7 +143,10 @@ impl ChildView<'_> {
     fn failure(&self) -> Option<LaunchFailure> {
         let report = self.report.load(Ordering::Relaxed);
         let stage = Stage::from_number(u8::try_from(report >> 32).ok()?)?;
-        Some(LaunchFailure { stage, errno: i32::try_from(report & 0xffff_ffff).ok()? })
+        Some(LaunchFailure {
+            stage,
+            errno: i32::try_from(report & 0xffff_ffff).ok()?,
+        })
     }
 
     fn steps(&self) -> Result<std::convert::Infallible, (Stage, i32)> {
@@ -145,7 +163,9 @@ impl ChildView<'_> {
     }
 
     fn enter_cgroup_v1(&self) -> Result<(), i32> {
-        let Some(procs) = self.launch.cgroup_v1_procs else { return Ok(()) };
+        let Some(procs) = self.launch.cgroup_v1_procs else {
+            return Ok(());
+        };
         // SAFETY: an open descriptor and a buffer of one byte; "0" means the writer itself.
         let written = unsafe { libc::write(procs.as_raw_fd(), b"0".as_ptr().cast(), 1) };
         check(if written == 1 { 0 } else { -1 })
@@ -195,7 +215,11 @@ fn default_signals() -> Result<(), i32> {
     unsafe {
         libc::signal(libc::SIGPIPE, libc::SIG_DFL);
         libc::sigemptyset(none.as_mut_ptr());
-        check(libc::sigprocmask(libc::SIG_SETMASK, none.as_ptr(), std::ptr::null_mut()))
+        check(libc::sigprocmask(
+            libc::SIG_SETMASK,
+            none.as_ptr(),
+            std::ptr::null_mut(),
+        ))
     }
 }
 
@@ -204,7 +228,11 @@ fn take_identity(identity: &Identity) -> Result<(), i32> {
     // Raw calls: the C library's would try to tell other threads, and there are none in this child.
     // SAFETY: the array is as long as stated and outlives the call.
     check_long(unsafe {
-        libc::syscall(libc::SYS_setgroups, identity.groups.len(), identity.groups.as_ptr())
+        libc::syscall(
+            libc::SYS_setgroups,
+            identity.groups.len(),
+            identity.groups.as_ptr(),
+        )
     })?;
     // SAFETY: plain numbers. The group comes first: afterwards the right to change it may be gone.
     check_long(unsafe { libc::syscall(libc::SYS_setresgid, gid, gid, gid) })?;
@@ -231,7 +259,11 @@ mod tests {
     use std::os::fd::AsFd;
 
     fn run(candidates: &[&str], cwd: &str) -> (i32, Option<LaunchFailure>) {
-        let null = std::fs::File::options().read(true).write(true).open("/dev/null").unwrap();
+        let null = std::fs::File::options()
+            .read(true)
+            .write(true)
+            .open("/dev/null")
+            .unwrap();
         let text = |s: &str| CString::new(s).unwrap();
         let launched = launch(&Launch {
             candidates: candidates.iter().map(|c| text(c)).collect(),
@@ -247,7 +279,10 @@ mod tests {
         .unwrap();
         let mut status = 0;
         // SAFETY: our own child and a valid pointer.
-        assert_eq!(unsafe { libc::waitpid(launched.pid, &mut status, 0) }, launched.pid);
+        assert_eq!(
+            unsafe { libc::waitpid(launched.pid, &mut status, 0) },
+            launched.pid
+        );
         (libc::WEXITSTATUS(status), launched.failure)
     }
 
@@ -260,8 +295,17 @@ mod tests {
     #[test]
     fn each_failure_names_its_stage() {
         let failure = |stage, errno| Some(LaunchFailure { stage, errno });
-        assert_eq!(run(&["/nonexistent/sh"], "/").1, failure(Stage::Exec, libc::ENOENT));
-        assert_eq!(run(&["/etc", "/nonexistent/sh"], "/").1, failure(Stage::Exec, libc::EACCES));
-        assert_eq!(run(&["/bin/sh"], "/nonexistent").1, failure(Stage::Cwd, libc::ENOENT));
+        assert_eq!(
+            run(&["/nonexistent/sh"], "/").1,
+            failure(Stage::Exec, libc::ENOENT)
+        );
+        assert_eq!(
+            run(&["/etc", "/nonexistent/sh"], "/").1,
+            failure(Stage::Exec, libc::EACCES)
+        );
+        assert_eq!(
+            run(&["/bin/sh"], "/nonexistent").1,
+            failure(Stage::Cwd, libc::ENOENT)
+        );
     }
 }

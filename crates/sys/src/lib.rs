@@ -10,6 +10,4 @@ mod vfork;
 
 pub use launch::{Identity, Launch, LaunchFailure, Launched, Stage, launch};
 pub use signals::{SignalFd, block_all_signals, reset_dispositions};
-pub use solo::{
-    Forked, cloexec_inherited, close_all_except, exit_now, fork_single_threaded, take_inherited,
-};
+pub use solo::{Forked, cloexec_inherited, close_all_except, exit_now, fork_single_threaded, take_inherited};

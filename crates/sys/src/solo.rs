@@ -50,9 +50,14 @@ pub fn close_all_except(keep: &[BorrowedFd<'_>]) -> io::Result<Vec<OwnedFd>> {
         }
     }
     // And what is above those that we keep.
-    let highest = kept.iter().map(std::os::fd::AsRawFd::as_raw_fd).max().unwrap_or(511);
-    let between: Vec<i32> =
-        (512..=highest).filter(|n| !kept.iter().any(|k| std::os::fd::AsRawFd::as_raw_fd(k) == *n)).collect();
+    let highest = kept
+        .iter()
+        .map(std::os::fd::AsRawFd::as_raw_fd)
+        .max()
+        .unwrap_or(511);
+    let between: Vec<i32> = (512..=highest)
+        .filter(|n| !kept.iter().any(|k| std::os::fd::AsRawFd::as_raw_fd(k) == *n))
+        .collect();
     for fd in between {
         // SAFETY: none of these is one that we keep.
         unsafe { libc::close(fd) };

@@ -20,7 +20,11 @@ pub type Entry = extern "C" fn(*const ()) -> !;
 /// # Safety
 /// `argument` must be valid for `entry` until then. `entry` must keep to what its type says: it runs in our
 /// memory while this thread stands still.
-pub unsafe fn vfork_into(cgroup: Option<BorrowedFd<'_>>, entry: Entry, argument: *const ()) -> io::Result<i32> {
+pub unsafe fn vfork_into(
+    cgroup: Option<BorrowedFd<'_>>,
+    entry: Entry,
+    argument: *const (),
+) -> io::Result<i32> {
     // 16 bytes is the alignment that both ABIs want of a stack.
     let mut stack: Vec<u128> = Vec::with_capacity(STACK / size_of::<u128>());
     let bottom = stack.as_mut_ptr() as u64;
@@ -55,7 +59,9 @@ pub unsafe fn vfork_into(cgroup: Option<BorrowedFd<'_>>, entry: Entry, argument:
     drop(stack);
     match i32::try_from(result) {
         Ok(pid) if pid > 0 => Ok(pid),
-        _ => Err(io::Error::from_raw_os_error(i32::try_from(-result).unwrap_or(libc::EINVAL))),
+        _ => Err(io::Error::from_raw_os_error(
+            i32::try_from(-result).unwrap_or(libc::EINVAL),
+        )),
     }
 }
 

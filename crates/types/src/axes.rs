@@ -105,7 +105,13 @@ mod tests {
             assert!(!Axes::NONE.holds(axis));
             let mut axes = Axes::UNKNOWN;
             axes.set(axis, Some(true));
-            assert_eq!(Axis::ALL.into_iter().filter(|a| axes.holds(*a)).collect::<Vec<_>>(), [axis]);
+            assert_eq!(
+                Axis::ALL
+                    .into_iter()
+                    .filter(|a| axes.holds(*a))
+                    .collect::<Vec<_>>(),
+                [axis]
+            );
         }
     }
 }

@@ -81,7 +81,9 @@ pub enum InvalidInput {
 /// Refuses a NUL byte; `what` names the value in the error.
 pub fn check_nul(what: &str, value: &OsStr) -> Result<(), InvalidInput> {
     if value.as_bytes().contains(&0) {
-        return Err(InvalidInput::Nul { what: what.to_owned() });
+        return Err(InvalidInput::Nul {
+            what: what.to_owned(),
+        });
     }
     Ok(())
 }
@@ -95,7 +97,9 @@ impl CommandLine {
                 if argv.first().is_none_or(|program| program.is_empty()) {
                     return Err(InvalidInput::EmptyCommand);
                 }
-                argv.iter().enumerate().try_for_each(|(at, arg)| check_nul(&format!("argument {at}"), arg))
+                argv.iter()
+                    .enumerate()
+                    .try_for_each(|(at, arg)| check_nul(&format!("argument {at}"), arg))
             }
         }
     }
@@ -108,15 +112,27 @@ mod tests {
     #[test]
     fn text_is_shell_and_a_list_is_argv() {
         assert_eq!(CommandLine::from("a b"), CommandLine::Shell("a b".into()));
-        assert_eq!(CommandLine::from(["a", "b"]), CommandLine::Argv(vec!["a".into(), "b".into()]));
+        assert_eq!(
+            CommandLine::from(["a", "b"]),
+            CommandLine::Argv(vec!["a".into(), "b".into()])
+        );
     }
 
     #[test]
     fn what_no_program_can_get_is_refused() {
         assert_eq!(CommandLine::from(["a", "b"]).check(), Ok(()));
-        assert!(matches!(CommandLine::from(["a", "b\0"]).check(), Err(InvalidInput::Nul { .. })));
-        assert!(matches!(CommandLine::from("a\0").check(), Err(InvalidInput::Nul { .. })));
+        assert!(matches!(
+            CommandLine::from(["a", "b\0"]).check(),
+            Err(InvalidInput::Nul { .. })
+        ));
+        assert!(matches!(
+            CommandLine::from("a\0").check(),
+            Err(InvalidInput::Nul { .. })
+        ));
         assert_eq!(CommandLine::from([""]).check(), Err(InvalidInput::EmptyCommand));
-        assert_eq!(CommandLine::Argv(Vec::new()).check(), Err(InvalidInput::EmptyCommand));
+        assert_eq!(
+            CommandLine::Argv(Vec::new()).check(),
+            Err(InvalidInput::EmptyCommand)
+        );
     }
 }

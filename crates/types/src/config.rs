@@ -69,13 +69,21 @@ impl Resources {
     /// Refuses limits that mean nothing.
     pub fn check(&self) -> Result<(), InvalidInput> {
         let out = |what: &str, reason: &str| {
-            Err(InvalidInput::OutOfRange { what: what.to_owned(), reason: reason.to_owned() })
+            Err(InvalidInput::OutOfRange {
+                what: what.to_owned(),
+                reason: reason.to_owned(),
+            })
         };
         match self {
             // Sandbox declarations have the same range.
             Self { cpu: Some(cpu), .. } if !(0.001..=1024.0).contains(cpu) => out("cpu", "0.001 to 1024"),
-            Self { memory: Some(..6_291_456), .. } => out("memory", "at least 6 MiB, as container engines need"),
-            Self { memory: Some(bytes), .. } if i64::try_from(*bytes).is_err() => out("memory", "too large"),
+            Self {
+                memory: Some(..6_291_456),
+                ..
+            } => out("memory", "at least 6 MiB, as container engines need"),
+            Self {
+                memory: Some(bytes), ..
+            } if i64::try_from(*bytes).is_err() => out("memory", "too large"),
             Self { pids: Some(pids), .. } if !(1..=4_194_304).contains(pids) => out("pids", "1 to 4194304"),
             Self { disk: Some(0), .. } => out("disk", "at least 1"),
             _ => Ok(()),
@@ -241,7 +249,10 @@ impl ComputeConfig {
         }
         if self.timeout == Some(Timeout::After(Duration::ZERO)) {
             let reason = "more than zero".to_owned();
-            return Err(InvalidInput::OutOfRange { what: "timeout".to_owned(), reason });
+            return Err(InvalidInput::OutOfRange {
+                what: "timeout".to_owned(),
+                reason,
+            });
         }
         Ok(())
     }
@@ -291,7 +302,9 @@ impl ComputeConfig {
 fn check_path(what: &str, path: &Path) -> Result<(), InvalidInput> {
     check_nul(what, path.as_os_str())?;
     if !path.is_absolute() {
-        return Err(InvalidInput::RelativePath { path: path.display().to_string() });
+        return Err(InvalidInput::RelativePath {
+            path: path.display().to_string(),
+        });
     }
     Ok(())
 }
@@ -302,7 +315,11 @@ mod tests {
 
     #[test]
     fn a_command_overrides_key_by_key() {
-        let instance = ComputeConfig::new().env("A", "1").env("B", "2").workdir("/a").image("x");
+        let instance = ComputeConfig::new()
+            .env("A", "1")
+            .env("B", "2")
+            .workdir("/a")
+            .image("x");
         let command = ComputeConfig::new().env("B", "3").timeout(Duration::from_secs(1));
         let both = instance.overridden_by(&command);
         assert_eq!(both.env, [("A", "1"), ("B", "3")].into_iter().collect());
@@ -319,9 +336,31 @@ mod tests {
         assert!(ComputeConfig::new().env("A=", "").check().is_err());
         assert!(ComputeConfig::new().timeout(Duration::ZERO).check().is_err());
         for cpu in [0.0, -1.0, f64::NAN, f64::INFINITY, 2000.0] {
-            assert!(Resources { cpu: Some(cpu), ..Resources::default() }.check().is_err(), "{cpu}");
+            assert!(
+                Resources {
+                    cpu: Some(cpu),
+                    ..Resources::default()
+                }
+                .check()
+                .is_err(),
+                "{cpu}"
+            );
         }
-        assert!(Resources { memory: Some(1), ..Resources::default() }.check().is_err());
-        assert!(Resources { pids: Some(0), ..Resources::default() }.check().is_err());
+        assert!(
+            Resources {
+                memory: Some(1),
+                ..Resources::default()
+            }
+            .check()
+            .is_err()
+        );
+        assert!(
+            Resources {
+                pids: Some(0),
+                ..Resources::default()
+            }
+            .check()
+            .is_err()
+        );
     }
 }

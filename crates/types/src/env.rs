@@ -23,12 +23,17 @@ impl EnvMap {
     /// The value of a variable.
     pub fn get(&self, name: impl AsRef<OsStr>) -> Option<&OsStr> {
         let name = name.as_ref();
-        self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_os_str())
+        self.0
+            .iter()
+            .find(|(known, _)| known == name)
+            .map(|(_, value)| value.as_os_str())
     }
 
     /// All variables in order.
     pub fn iter(&self) -> impl Iterator<Item = (&OsStr, &OsStr)> {
-        self.0.iter().map(|(name, value)| (name.as_os_str(), value.as_os_str()))
+        self.0
+            .iter()
+            .map(|(name, value)| (name.as_os_str(), value.as_os_str()))
     }
 
     /// Whether nothing is set.
@@ -49,7 +54,9 @@ impl EnvMap {
             let shown = name.to_string_lossy();
             check_nul(&format!("the environment name {shown:?}"), name)?;
             if name.is_empty() || name.as_bytes().contains(&b'=') {
-                return Err(InvalidInput::EnvName { name: shown.into_owned() });
+                return Err(InvalidInput::EnvName {
+                    name: shown.into_owned(),
+                });
             }
             check_nul(&format!("the value of {shown}"), value)?;
         }
@@ -74,7 +81,9 @@ impl Serialize for EnvMap {
         let mut map = serializer.serialize_map(Some(self.0.len()))?;
         for (name, value) in &self.0 {
             let text = |part: &OsStr| {
-                part.to_str().map(str::to_owned).ok_or_else(|| S::Error::custom("not valid UTF-8"))
+                part.to_str()
+                    .map(str::to_owned)
+                    .ok_or_else(|| S::Error::custom("not valid UTF-8"))
             };
             map.serialize_entry(&text(name)?, &text(value)?)?;
         }
@@ -113,7 +122,10 @@ mod tests {
     fn order_is_kept_and_a_later_value_wins() {
         let mut env: EnvMap = [("B", "1"), ("A", "2")].into_iter().collect();
         env.merge(&[("C", "3"), ("B", "4")].into_iter().collect());
-        let pairs: Vec<_> = env.iter().map(|(n, v)| (n.to_str().unwrap(), v.to_str().unwrap())).collect();
+        let pairs: Vec<_> = env
+            .iter()
+            .map(|(n, v)| (n.to_str().unwrap(), v.to_str().unwrap()))
+            .collect();
         assert_eq!(pairs, [("B", "4"), ("A", "2"), ("C", "3")]);
     }
 

@@ -48,7 +48,11 @@ impl Availability {
 
     /// Shorthand for an unavailable provider.
     pub fn missing(code: &'static str, reason: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Self::Unavailable(Missing { code, reason: reason.into(), remedy: remedy.into() })
+        Self::Unavailable(Missing {
+            code,
+            reason: reason.into(),
+            remedy: remedy.into(),
+        })
     }
 }
 
@@ -185,7 +189,8 @@ impl Code for ProvisionError {
             Self::Invalid { .. } => "Correct the value; nothing was started.".to_owned(),
             Self::Option { .. } => "Correct or remove the option; docs/guides has the list.".to_owned(),
             Self::WeakerIsolation { .. } => {
-                "Remove the option, or set i_accept_weaker_isolation to true if that is what you want.".to_owned()
+                "Remove the option, or set i_accept_weaker_isolation to true if that is what you want."
+                    .to_owned()
             }
             Self::ImageMissing { image, .. } => {
                 format!("Pull it (docker pull {image}) or set image_pull_policy to if_missing.")
@@ -515,7 +520,10 @@ impl Code for ResolveError {
     fn remedy(&self) -> String {
         match self {
             Self::Unknown { available, .. } => {
-                format!("Use one of {}, or register the provider first.", available.join(", "))
+                format!(
+                    "Use one of {}, or register the provider first.",
+                    available.join(", ")
+                )
             }
             Self::BadName { .. } => "Choose another name: letters, digits, '.', '_' and '-'.".to_owned(),
             Self::TwoAxes { first, .. } => format!("Give only {first}."),

@@ -14,7 +14,11 @@ pub struct Unreadable {
 /// Reads a size: a whole number of bytes, or with `KiB`, `MiB` or `GiB` (`k`, `m`, `g` are the same, as
 /// container tools have them). Overflow is an error.
 pub fn parse_size(text: &str) -> Result<u64, Unreadable> {
-    let bad = || Unreadable { given: text.to_owned(), kind: "size", example: "512MiB or 2GiB" };
+    let bad = || Unreadable {
+        given: text.to_owned(),
+        kind: "size",
+        example: "512MiB or 2GiB",
+    };
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let number: u64 = text[..digits].parse().map_err(|_| bad())?;
     let unit = match &text[digits..] {
@@ -29,8 +33,15 @@ pub fn parse_size(text: &str) -> Result<u64, Unreadable> {
 
 /// Reads a duration: a whole or decimal number with `ms`, `s`, `m`, `h` or `d`; without a unit it is seconds.
 pub fn parse_duration(text: &str) -> Result<Duration, Unreadable> {
-    let bad = || Unreadable { given: text.to_owned(), kind: "duration", example: "500ms, 30s or 5m" };
-    let split = text.bytes().take_while(|b| b.is_ascii_digit() || *b == b'.').count();
+    let bad = || Unreadable {
+        given: text.to_owned(),
+        kind: "duration",
+        example: "500ms, 30s or 5m",
+    };
+    let split = text
+        .bytes()
+        .take_while(|b| b.is_ascii_digit() || *b == b'.')
+        .count();
     let number: f64 = text[..split].parse().map_err(|_| bad())?;
     let unit = match &text[split..] {
         "ms" => 0.001,

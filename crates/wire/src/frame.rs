@@ -80,7 +80,10 @@ fn encode_into<T: Serialize>(
     let head_length = u16::try_from(head).map_err(|_| FrameError::HeadTooLarge)?;
     let length = HEAD_LENGTH_BYTES + head + body.len();
     if length > MAX_FRAME {
-        return Err(FrameError::TooLarge { length, limit: MAX_FRAME });
+        return Err(FrameError::TooLarge {
+            length,
+            limit: MAX_FRAME,
+        });
     }
     // MAX_FRAME fits u32, so the cast cannot cut.
     out[start..start + LENGTH_BYTES].copy_from_slice(&(length as u32).to_le_bytes());
@@ -101,7 +104,11 @@ pub struct FrameDecoder {
 impl FrameDecoder {
     /// A decoder that refuses frames above `limit` bytes.
     pub fn new(limit: usize) -> Self {
-        Self { buffer: Vec::new(), consumed: 0, limit: limit.min(MAX_FRAME) }
+        Self {
+            buffer: Vec::new(),
+            consumed: 0,
+            limit: limit.min(MAX_FRAME),
+        }
     }
 
     /// Changes the limit for the frames that were not given out yet.
@@ -126,7 +133,10 @@ impl FrameDecoder {
         };
         let length = u32::from_le_bytes(*length) as usize;
         if length > self.limit {
-            return Err(FrameError::TooLarge { length, limit: self.limit });
+            return Err(FrameError::TooLarge {
+                length,
+                limit: self.limit,
+            });
         }
         let Some(rest) = pending[LENGTH_BYTES..].get(..length) else {
             return Ok(None);
@@ -159,7 +169,11 @@ mod tests {
     use proptest::prelude::*;
 
     fn ack() -> ToSupervisor {
-        ToSupervisor::Ack { id: CommandId([7; 16]), stream: Stream::Stdout, next: 9 }
+        ToSupervisor::Ack {
+            id: CommandId([7; 16]),
+            stream: Stream::Stdout,
+            next: 9,
+        }
     }
 
     #[test]
@@ -176,7 +190,10 @@ mod tests {
                     got.push((frame.message::<ToSupervisor>().unwrap(), frame.body));
                 }
             }
-            assert_eq!(got, vec![(ack(), b"body".to_vec()), (ToSupervisor::Shutdown, Vec::new())]);
+            assert_eq!(
+                got,
+                vec![(ack(), b"body".to_vec()), (ToSupervisor::Shutdown, Vec::new())]
+            );
             assert_eq!(decoder.pending(), 0);
         }
     }
@@ -185,14 +202,23 @@ mod tests {
     fn an_oversized_frame_is_refused_before_it_arrives() {
         let mut decoder = FrameDecoder::new(16);
         decoder.push(&17u32.to_le_bytes());
-        assert_eq!(decoder.next_frame(), Err(FrameError::TooLarge { length: 17, limit: 16 }));
+        assert_eq!(
+            decoder.next_frame(),
+            Err(FrameError::TooLarge {
+                length: 17,
+                limit: 16
+            })
+        );
     }
 
     #[test]
     fn too_large_a_body_leaves_the_output_untouched() {
         let mut out = b"before".to_vec();
         let body = vec![0; MAX_FRAME];
-        assert!(matches!(encode(&ack(), &body, &mut out), Err(FrameError::TooLarge { .. })));
+        assert!(matches!(
+            encode(&ack(), &body, &mut out),
+            Err(FrameError::TooLarge { .. })
+        ));
         assert_eq!(out, b"before");
     }
 

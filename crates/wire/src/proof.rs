@@ -94,16 +94,33 @@ mod tests {
     #[test]
     fn a_proof_holds_only_for_its_role_key_and_transcript() {
         let key = Key::new([1; 32]);
-        let transcript = Transcript { host: [2; 32], supervisor: [3; 32], generation: 1, epoch: 4 };
+        let transcript = Transcript {
+            host: [2; 32],
+            supervisor: [3; 32],
+            generation: 1,
+            epoch: 4,
+        };
         let proof = transcript.prove(Role::Host, &key);
         assert!(transcript.verify(Role::Host, &key, &proof));
         assert!(!transcript.verify(Role::Supervisor, &key, &proof));
         assert!(!transcript.verify(Role::Host, &Key::new([9; 32]), &proof));
         for other in [
-            Transcript { host: [9; 32], ..transcript },
-            Transcript { supervisor: [9; 32], ..transcript },
-            Transcript { generation: 2, ..transcript },
-            Transcript { epoch: 5, ..transcript },
+            Transcript {
+                host: [9; 32],
+                ..transcript
+            },
+            Transcript {
+                supervisor: [9; 32],
+                ..transcript
+            },
+            Transcript {
+                generation: 2,
+                ..transcript
+            },
+            Transcript {
+                epoch: 5,
+                ..transcript
+            },
         ] {
             assert!(!other.verify(Role::Host, &key, &proof));
         }

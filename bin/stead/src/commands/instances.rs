@@ -5,15 +5,17 @@ use crate::args::{Format, Rm};
 use crate::failure::Failure;
 use crate::output::{print, table};
 use serde_json::json;
-use stead::{Availability, ComputeInstance, InstanceId, Provider};
 use std::sync::Arc;
+use stead::{Availability, ComputeInstance, InstanceId, Provider};
 
 /// The providers that can be used here; the others are told on standard error, since what they have is
 /// not known.
 async fn usable() -> Result<Vec<Arc<dyn Provider>>, Failure> {
     let mut usable = Vec::new();
     for name in stead::registry().list() {
-        let Some(provider) = stead::resolve(name.as_str())? else { continue };
+        let Some(provider) = stead::resolve(name.as_str())? else {
+            continue;
+        };
         match provider.probe().await {
             Availability::Available => usable.push(provider),
             Availability::Unavailable(missing) => {
@@ -52,7 +54,11 @@ pub async fn ps(format: Format) -> Result<u8, Failure> {
             ]
         })
         .collect();
-    print(table(&["ID", "PROVIDER", "STATUS", "CREATED", "OWNER", "DETACHED"], &rows)).map_err(unprintable)?;
+    print(table(
+        &["ID", "PROVIDER", "STATUS", "CREATED", "OWNER", "DETACHED"],
+        &rows,
+    ))
+    .map_err(unprintable)?;
     Ok(0)
 }
 
@@ -84,5 +90,9 @@ pub async fn rm(rm: Rm) -> Result<u8, Failure> {
             return Ok(0);
         }
     }
-    Err(Failure::new("instance_not_found", format!("there is no instance {id}"), "`stead ps` lists what there is."))
+    Err(Failure::new(
+        "instance_not_found",
+        format!("there is no instance {id}"),
+        "`stead ps` lists what there is.",
+    ))
 }

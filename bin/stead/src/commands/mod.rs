@@ -30,8 +30,12 @@ async fn configured(command: Command) -> Result<u8, Failure> {
         Command::Ps(format) => instances::ps(format).await,
         Command::Prune(format) => instances::prune(format).await,
         Command::Rm(rm) => instances::rm(rm).await,
-        Command::Tool { command: ToolCommand::Run(tool) } => tool::run(tool).await,
-        Command::Config { command: ConfigCommand::Show(format) } => show::config(&config, format),
+        Command::Tool {
+            command: ToolCommand::Run(tool),
+        } => tool::run(tool).await,
+        Command::Config {
+            command: ConfigCommand::Show(format),
+        } => show::config(&config, format),
         Command::Completions { shell } => show::completions(shell),
         Command::Man => show::man(),
     }
@@ -40,14 +44,19 @@ async fn configured(command: Command) -> Result<u8, Failure> {
 fn load() -> Result<Config, Failure> {
     let here = std::env::current_dir().unwrap_or_else(|_| "/".into());
     config::load(&here, |name| std::env::var(name).ok()).map_err(|error| {
-        Failure::new("config_file_invalid", error.to_string(), "Correct the file; `stead config show` reads it again.")
-            .exiting(crate::failure::USAGE)
+        Failure::new(
+            "config_file_invalid",
+            error.to_string(),
+            "Correct the file; `stead config show` reads it again.",
+        )
+        .exiting(crate::failure::USAGE)
     })
 }
 
 fn start_log(config: &Config) {
     use tracing_subscriber::EnvFilter;
-    let filter = EnvFilter::try_new(config.get("log").unwrap_or("warn")).unwrap_or_else(|_| EnvFilter::new("warn"));
+    let filter =
+        EnvFilter::try_new(config.get("log").unwrap_or("warn")).unwrap_or_else(|_| EnvFilter::new("warn"));
     let plain = std::env::var_os("NO_COLOR").is_some_and(|set| !set.is_empty());
     let terminal = rustix::termios::isatty(rustix::stdio::stderr());
     // A second log in one process is the first.

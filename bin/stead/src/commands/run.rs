@@ -8,13 +8,13 @@ use crate::config::Config;
 use crate::failure::{Failure, STEAD_FAILED, TIMED_OUT};
 use crate::output;
 use crate::terminal::{self, Raw};
-use stead::{
-    CommandLine, ComputeConfig, ComputeInstance, ExecResult, ExecuteError, Process, ProcessControl, ProcessExit,
-    Provider, Stream,
-};
 use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
+use stead::{
+    CommandLine, ComputeConfig, ComputeInstance, ExecResult, ExecuteError, Process, ProcessControl,
+    ProcessExit, Provider, Stream,
+};
 use tokio::io::AsyncReadExt;
 
 /// Time between SIGTERM and SIGKILL after a signal to us; a second signal ends it at once.
@@ -29,7 +29,8 @@ enum Went {
 
 /// Runs one command in a fresh place.
 pub async fn run(run: Run, config: &Config) -> Result<u8, Failure> {
-    let mut ending = Ending::listen().map_err(|error| Failure::new("signals_failed", error.to_string(), "Try again."))?;
+    let mut ending =
+        Ending::listen().map_err(|error| Failure::new("signals_failed", error.to_string(), "Try again."))?;
     let provider = provider(&run, config).await?;
     let command = command(&run);
     let (instance_config, command_config) = configuration(&run, config, &*provider)?;
@@ -54,7 +55,10 @@ async fn in_place(
     ending: &mut Ending,
 ) -> Result<u8, Failure> {
     let limit = run.json.then_some(stead::config::DEFAULT_MAX_OUTPUT);
-    let config = ComputeConfig { max_output_bytes: limit, ..config };
+    let config = ComputeConfig {
+        max_output_bytes: limit,
+        ..config
+    };
     let name = match &command {
         CommandLine::Argv(argv) => argv.first().map(|name| name.to_string_lossy().into_owned()),
         CommandLine::Shell(_) => None,
@@ -82,7 +86,13 @@ async fn in_place(
     }
 }
 
-fn finish(run: &Run, sink: Sink, exit: ProcessExit, provider: &str, instance: &ComputeInstance) -> Result<u8, Failure> {
+fn finish(
+    run: &Run,
+    sink: Sink,
+    exit: ProcessExit,
+    provider: &str,
+    instance: &ComputeInstance,
+) -> Result<u8, Failure> {
     let code = match (exit.timed_out, exit.exit_code) {
         (true, _) => TIMED_OUT,
         (false, Some(code)) => u8::try_from(code).unwrap_or(STEAD_FAILED),
@@ -153,7 +163,10 @@ async fn feed(control: Arc<dyn ProcessControl>) {
 
 /// Passes changes of our terminal's size on.
 async fn follow_size(control: Arc<dyn ProcessControl>) {
-    let Ok(mut changed) = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::window_change()) else { return };
+    let Ok(mut changed) = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::window_change())
+    else {
+        return;
+    };
     while changed.recv().await.is_some() {
         if control.resize(terminal::size()).await.is_err() {
             return;
@@ -169,7 +182,10 @@ struct Sink {
 
 impl Sink {
     fn new(collect: bool) -> Self {
-        Self { collected: collect.then(Default::default), closed: false }
+        Self {
+            collected: collect.then(Default::default),
+            closed: false,
+        }
     }
 
     /// `false` when whoever reads us is gone.

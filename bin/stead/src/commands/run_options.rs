@@ -4,14 +4,15 @@ use crate::args::Run;
 use crate::config::Config;
 use crate::failure::Failure;
 use serde_json::Value;
-use stead::size::{parse_duration, parse_size};
-use stead::{
-    Availability, CommandLine, ComputeConfig, EnvMap, Mount, NetworkPolicy, Provider, Resources, Stdin, Timeout,
-};
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use std::sync::Arc;
+use stead::size::{parse_duration, parse_size};
+use stead::{
+    Availability, CommandLine, ComputeConfig, EnvMap, Mount, NetworkPolicy, Provider, Resources, Stdin,
+    Timeout,
+};
 
 /// What `auto` tries, in this order. This host is never among them.
 const AUTO: [&str; 1] = ["docker"];
@@ -22,24 +23,40 @@ fn usage(error: impl std::fmt::Display, remedy: &str) -> Failure {
 
 /// Chooses the provider. `auto` fails closed: nothing that was asked to be isolated runs on this host.
 pub async fn provider(run: &Run, config: &Config) -> Result<Arc<dyn Provider>, Failure> {
-    let name = run.provider.as_deref().or(config.get("provider")).unwrap_or("auto");
+    let name = run
+        .provider
+        .as_deref()
+        .or(config.get("provider"))
+        .unwrap_or("auto");
     if !name.trim().eq_ignore_ascii_case("auto") {
         return match stead::resolve(name)? {
             Some(provider) => Ok(provider),
-            None => Err(Failure::usage("no provider is named", "Give --provider a name; `stead providers` lists them.")),
+            None => Err(Failure::usage(
+                "no provider is named",
+                "Give --provider a name; `stead providers` lists them.",
+            )),
         };
     }
     let mut reasons = Vec::new();
     for candidate in AUTO {
-        let Ok(Some(provider)) = stead::resolve(candidate) else { continue };
+        let Ok(Some(provider)) = stead::resolve(candidate) else {
+            continue;
+        };
         match provider.probe().await {
             Availability::Available => return Ok(provider),
             Availability::Unavailable(missing) => {
-                reasons.push(format!("{candidate}: {}. {}", missing.reason.trim_end_matches('.'), missing.remedy));
+                reasons.push(format!(
+                    "{candidate}: {}. {}",
+                    missing.reason.trim_end_matches('.'),
+                    missing.remedy
+                ));
             }
         }
     }
-    let message = format!("no provider that isolates can be used here, and nothing was run on this host: {}", reasons.join("; "));
+    let message = format!(
+        "no provider that isolates can be used here, and nothing was run on this host: {}",
+        reasons.join("; ")
+    );
     let remedy = "Make one available, or say --provider local to run on this host without isolation.";
     Err(Failure::new("no_isolating_provider", message, remedy))
 }
@@ -53,7 +70,11 @@ pub fn command(run: &Run) -> CommandLine {
 }
 
 /// The configuration of the instance, and that of the command.
-pub fn configuration(run: &Run, config: &Config, provider: &dyn Provider) -> Result<(ComputeConfig, ComputeConfig), Failure> {
+pub fn configuration(
+    run: &Run,
+    config: &Config,
+    provider: &dyn Provider,
+) -> Result<(ComputeConfig, ComputeConfig), Failure> {
     // Defaults of files and environment are for places that can honour them; what a flag says is passed
     // on, and a provider that cannot honour it refuses.
     let on_host = provider.inherits_host_env();
@@ -64,9 +85,15 @@ pub fn configuration(run: &Run, config: &Config, provider: &dyn Provider) -> Res
     instance.user = run.user.clone();
     instance.resources = resources(run, &default)?;
     instance.network = network(run.network.as_deref().or(default("network")), on_host);
-    instance.mounts = run.mounts.iter().map(|mount| parse_mount(mount)).collect::<Result<_, _>>()?;
+    instance.mounts = run
+        .mounts
+        .iter()
+        .map(|mount| parse_mount(mount))
+        .collect::<Result<_, _>>()?;
     for option in &run.options {
-        let (name, value) = option.split_once('=').ok_or_else(|| usage(format!("{option:?} is no NAME=JSON"), "Write --option NAME=JSON."))?;
+        let (name, value) = option
+            .split_once('=')
+            .ok_or_else(|| usage(format!("{option:?} is no NAME=JSON"), "Write --option NAME=JSON."))?;
         let value = serde_json::from_str(value).unwrap_or_else(|_| Value::String(value.to_owned()));
         instance.options.insert(name.to_owned(), value);
     }
@@ -85,12 +112,24 @@ fn resources<'a>(run: &Run, default: &impl Fn(&str) -> Option<&'a str>) -> Resul
         _ => run.cpu,
     };
     let pids = match default("pids") {
-        Some(text) if run.pids.is_none() => Some(text.parse().map_err(|error| usage(error, &number("pids")))?),
+        Some(text) if run.pids.is_none() => {
+            Some(text.parse().map_err(|error| usage(error, &number("pids")))?)
+        }
         _ => run.pids,
     };
-    let memory = run.memory.as_deref().or(default("memory")).map(parse_size).transpose();
+    let memory = run
+        .memory
+        .as_deref()
+        .or(default("memory"))
+        .map(parse_size)
+        .transpose();
     let memory = memory.map_err(|error| usage(error, "Correct --memory."))?;
-    Ok(Resources { cpu, memory, pids, disk: None })
+    Ok(Resources {
+        cpu,
+        memory,
+        pids,
+        disk: None,
+    })
 }
 
 /// Without a word a place has no network; this host has the one it has.
@@ -99,7 +138,9 @@ fn network(given: Option<&str>, on_host: bool) -> Option<NetworkPolicy> {
         None if on_host => None,
         None | Some("none") => Some(NetworkPolicy::None),
         Some("full") => Some(NetworkPolicy::Full),
-        Some(list) => Some(NetworkPolicy::Allow { domains: list.split(',').map(|domain| domain.trim().to_owned()).collect() }),
+        Some(list) => Some(NetworkPolicy::Allow {
+            domains: list.split(',').map(|domain| domain.trim().to_owned()).collect(),
+        }),
     }
 }
 
@@ -120,7 +161,10 @@ fn env(given: &[OsString]) -> Result<EnvMap, Failure> {
     for entry in given {
         let bytes = entry.as_bytes();
         match bytes.iter().position(|byte| *byte == b'=') {
-            Some(at) => env.set(OsString::from_vec(bytes[..at].to_vec()), OsString::from_vec(bytes[at + 1..].to_vec())),
+            Some(at) => env.set(
+                OsString::from_vec(bytes[..at].to_vec()),
+                OsString::from_vec(bytes[at + 1..].to_vec()),
+            ),
             None => {
                 if let Some(value) = std::env::var_os(entry) {
                     env.set(entry.clone(), value);
@@ -128,12 +172,18 @@ fn env(given: &[OsString]) -> Result<EnvMap, Failure> {
             }
         }
     }
-    env.check().map_err(|error| usage(error, "Write -e NAME=VALUE."))?;
+    env.check()
+        .map_err(|error| usage(error, "Write -e NAME=VALUE."))?;
     Ok(env)
 }
 
 fn parse_mount(given: &str) -> Result<Mount, Failure> {
-    let bad = || usage(format!("{given:?} is no HOST[:PLACE[:ro]]"), "Write --mount HOST:PLACE or HOST:PLACE:ro, with an absolute PLACE.");
+    let bad = || {
+        usage(
+            format!("{given:?} is no HOST[:PLACE[:ro]]"),
+            "Write --mount HOST:PLACE or HOST:PLACE:ro, with an absolute PLACE.",
+        )
+    };
     let mut parts = given.split(':');
     let host = parts.next().filter(|host| !host.is_empty()).ok_or_else(bad)?;
     let host = std::path::absolute(host).map_err(|_| bad())?;
@@ -147,7 +197,11 @@ fn parse_mount(given: &str) -> Result<Mount, Failure> {
     if parts.next().is_some() || !place.is_absolute() {
         return Err(bad());
     }
-    Ok(Mount { host, place, read_only })
+    Ok(Mount {
+        host,
+        place,
+        read_only,
+    })
 }
 
 #[cfg(test)]
@@ -156,7 +210,15 @@ mod tests {
 
     #[test]
     fn mounts() {
-        let mount = |text| parse_mount(text).ok().map(|m| (m.host.display().to_string(), m.place.display().to_string(), m.read_only));
+        let mount = |text| {
+            parse_mount(text).ok().map(|m| {
+                (
+                    m.host.display().to_string(),
+                    m.place.display().to_string(),
+                    m.read_only,
+                )
+            })
+        };
         assert_eq!(mount("/a"), Some(("/a".into(), "/a".into(), false)));
         assert_eq!(mount("/a:/b:ro"), Some(("/a".into(), "/b".into(), true)));
         for bad in ["", ":/b", "/a:b", "/a:/b:x", "/a:/b:ro:z"] {

@@ -10,7 +10,11 @@ use stead::Availability;
 
 /// A failure to print.
 pub fn unprintable(error: std::io::Error) -> Failure {
-    Failure::new("output_failed", format!("the output could not be written: {error}"), "Make room where it goes to.")
+    Failure::new(
+        "output_failed",
+        format!("the output could not be written: {error}"),
+        "Make room where it goes to.",
+    )
 }
 
 /// `stead completions`.
@@ -24,7 +28,9 @@ pub fn completions(shell: clap_complete::Shell) -> Result<u8, Failure> {
 /// `stead man`.
 pub fn man() -> Result<u8, Failure> {
     let mut text = Vec::new();
-    clap_mangen::Man::new(Cli::command()).render(&mut text).map_err(unprintable)?;
+    clap_mangen::Man::new(Cli::command())
+        .render(&mut text)
+        .map_err(unprintable)?;
     print(String::from_utf8_lossy(&text)).map_err(unprintable)?;
     Ok(0)
 }
@@ -54,7 +60,11 @@ pub async fn providers(format: Format) -> Result<u8, Failure> {
         .map(|provider| match &provider.availability {
             Availability::Available => vec![provider.name.clone(), "yes".to_owned(), String::new()],
             Availability::Unavailable(missing) => {
-                vec![provider.name.clone(), "no".to_owned(), format!("{} {}", missing.reason, missing.remedy)]
+                vec![
+                    provider.name.clone(),
+                    "no".to_owned(),
+                    format!("{} {}", missing.reason, missing.remedy),
+                ]
             }
         })
         .collect();
@@ -64,18 +74,31 @@ pub async fn providers(format: Format) -> Result<u8, Failure> {
 
 /// `stead config show`.
 pub fn config(config: &Config, format: Format) -> Result<u8, Failure> {
-    let origin = |key| config.origin(key).map_or("default".to_owned(), ToString::to_string);
+    let origin = |key| {
+        config
+            .origin(key)
+            .map_or("default".to_owned(), ToString::to_string)
+    };
     if format.json {
         let mut values = Map::new();
         for (key, _) in KEYS {
-            values.insert(key.to_owned(), json!({"value": config.get(key), "origin": origin(key)}));
+            values.insert(
+                key.to_owned(),
+                json!({"value": config.get(key), "origin": origin(key)}),
+            );
         }
         print(Value::Object(values)).map_err(unprintable)?;
         return Ok(0);
     }
     let rows: Vec<Vec<String>> = KEYS
         .iter()
-        .map(|(key, _)| vec![(*key).to_owned(), config.get(key).unwrap_or("-").to_owned(), origin(key)])
+        .map(|(key, _)| {
+            vec![
+                (*key).to_owned(),
+                config.get(key).unwrap_or("-").to_owned(),
+                origin(key),
+            ]
+        })
         .collect();
     print(table(&["KEY", "VALUE", "FROM"], &rows)).map_err(unprintable)?;
     Ok(0)

@@ -5,17 +5,20 @@ use crate::args::ToolRun;
 use crate::failure::{Failure, TIMED_OUT};
 use crate::output::print;
 use serde_json::{Map, Value, json};
-use stead::error::{Code, Source};
-use stead::{PlaceFile, ToolError};
 use std::io::Write;
 use std::path::Path;
+use stead::error::{Code, Source};
+use stead::{PlaceFile, ToolError};
 
 /// Calls one tool and prints its standard output.
 pub async fn run(tool: ToolRun) -> Result<u8, Failure> {
     let file = read(&tool.file)?;
     let args = arguments(&tool)?;
     let Some(provider) = stead::resolve(file.provider.as_str())? else {
-        return Err(Failure::usage("the place names no provider", "Set `provider` in the file."));
+        return Err(Failure::usage(
+            "the place names no provider",
+            "Set `provider` in the file.",
+        ));
     };
     let place = file.place(provider)?;
     let name = tool.tool.clone();
@@ -55,7 +58,12 @@ fn failure(error: ToolError) -> Failure {
 fn read(path: &Path) -> Result<PlaceFile, Failure> {
     let bad = |reason: String| {
         let message = format!("{} declares no place: {reason}", path.display());
-        Failure::new("place_file_invalid", message, "Correct the file; docs/guides has an example.").exiting(crate::failure::USAGE)
+        Failure::new(
+            "place_file_invalid",
+            message,
+            "Correct the file; docs/guides has an example.",
+        )
+        .exiting(crate::failure::USAGE)
     };
     let text = std::fs::read_to_string(path).map_err(|error| bad(error.to_string()))?;
     let is_json = path.extension().is_some_and(|ending| ending == "json");
@@ -69,7 +77,10 @@ fn read(path: &Path) -> Result<PlaceFile, Failure> {
 fn arguments(tool: &ToolRun) -> Result<Map<String, Value>, Failure> {
     let split = |given: &str| match given.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
-        _ => Err(Failure::usage(format!("{given:?} is no NAME=VALUE"), "Write --arg NAME=VALUE.")),
+        _ => Err(Failure::usage(
+            format!("{given:?} is no NAME=VALUE"),
+            "Write --arg NAME=VALUE.",
+        )),
     };
     let mut args = Map::new();
     for given in &tool.args {
@@ -78,8 +89,12 @@ fn arguments(tool: &ToolRun) -> Result<Map<String, Value>, Failure> {
     }
     for given in &tool.json_args {
         let (name, value) = split(given)?;
-        let value = serde_json::from_str(&value)
-            .map_err(|error| Failure::usage(format!("{name} is no JSON: {error}"), "Write --arg-json NAME=JSON."))?;
+        let value = serde_json::from_str(&value).map_err(|error| {
+            Failure::usage(
+                format!("{name} is no JSON: {error}"),
+                "Write --arg-json NAME=JSON.",
+            )
+        })?;
         args.insert(name, value);
     }
     Ok(args)

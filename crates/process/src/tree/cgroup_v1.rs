@@ -2,19 +2,21 @@
 //! the signals, then killed and thawed.
 
 use super::{ChildLeader, cgroup_v2::remove_with_children, members};
-use stead_sys::Launch;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
+use stead_sys::Launch;
 
 /// How long to wait for a cgroup to be frozen. It is only a better order of events: the kill follows anyway.
 const FREEZE: Duration = Duration::from_millis(200);
 
 /// Makes the cgroup of an instance below our own.
 pub fn make_parent(name: &str) -> io::Result<PathBuf> {
-    let parent = own_cgroup().ok_or(io::ErrorKind::NotFound)?.join(format!("stead-{name}"));
+    let parent = own_cgroup()
+        .ok_or(io::ErrorKind::NotFound)?
+        .join(format!("stead-{name}"));
     fs::create_dir(&parent)?;
     if !parent.join("freezer.state").exists() {
         let _ = fs::remove_dir(&parent);
@@ -28,14 +30,19 @@ fn own_cgroup() -> Option<PathBuf> {
     let mount = mounts
         .lines()
         .map(|line| line.split(' ').collect::<Vec<_>>())
-        .find(|f| f.get(2) == Some(&"cgroup") && f.get(3).is_some_and(|o| o.split(',').any(|o| o == "freezer")))
+        .find(|f| {
+            f.get(2) == Some(&"cgroup") && f.get(3).is_some_and(|o| o.split(',').any(|o| o == "freezer"))
+        })
         .and_then(|fields| fields.get(1).copied())
         .map(PathBuf::from)?;
     let own = fs::read_to_string("/proc/self/cgroup").ok()?;
     let path = own.lines().find_map(|line| {
         let mut fields = line.splitn(3, ':');
         let controllers = fields.nth(1)?;
-        controllers.split(',').any(|c| c == "freezer").then_some(fields.next()?.trim_start_matches('/'))
+        controllers
+            .split(',')
+            .any(|c| c == "freezer")
+            .then_some(fields.next()?.trim_start_matches('/'))
     })?;
     Some(mount.join(path))
 }
@@ -48,12 +55,18 @@ pub struct CgroupV1 {
 impl CgroupV1 {
     pub fn new(path: PathBuf) -> io::Result<Self> {
         fs::create_dir(&path)?;
-        Ok(Self { path, leader: ChildLeader::default() })
+        Ok(Self {
+            path,
+            leader: ChildLeader::default(),
+        })
     }
 
     pub fn launch(&mut self, launch: Launch<'_>) -> io::Result<()> {
         let procs = File::options().write(true).open(self.path.join("cgroup.procs"))?;
-        self.leader.launch(&Launch { cgroup_v1_procs: Some(procs.as_fd()), ..launch })
+        self.leader.launch(&Launch {
+            cgroup_v1_procs: Some(procs.as_fd()),
+            ..launch
+        })
     }
 
     fn members(&self) -> Option<Vec<i32>> {
@@ -64,9 +77,13 @@ impl CgroupV1 {
     }
 
     pub fn signal_all(&self, signal: i32) {
-        let Some(signal) = members::signal(signal) else { return };
+        let Some(signal) = members::signal(signal) else {
+            return;
+        };
         for pid in self.members().unwrap_or_default() {
-            members::signal_member(pid, signal, |pid| self.members().is_some_and(|m| m.contains(&pid)));
+            members::signal_member(pid, signal, |pid| {
+                self.members().is_some_and(|m| m.contains(&pid))
+            });
         }
     }
 

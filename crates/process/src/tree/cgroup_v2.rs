@@ -2,11 +2,11 @@
 
 use super::{ChildLeader, members};
 use rustix::fs::{Mode, OFlags};
-use stead_sys::Launch;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use stead_sys::Launch;
 
 /// Makes the cgroup of an instance below our own, and checks that it can be used.
 pub fn make_parent(name: &str) -> io::Result<PathBuf> {
@@ -47,15 +47,27 @@ impl CgroupV2 {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let opened = rustix::fs::open(&path, flags, Mode::empty());
         let directory = opened.inspect_err(|_| drop(fs::remove_dir(&path)))?;
-        Ok(Self { path, directory, leader: ChildLeader::default() })
+        Ok(Self {
+            path,
+            directory,
+            leader: ChildLeader::default(),
+        })
     }
 
     pub fn launch(&mut self, launch: Launch<'_>) -> io::Result<()> {
-        self.leader.launch(&Launch { cgroup: Some(self.directory.as_fd()), ..launch })
+        self.leader.launch(&Launch {
+            cgroup: Some(self.directory.as_fd()),
+            ..launch
+        })
     }
 
     fn read(&self, file: &str) -> String {
-        let opened = rustix::fs::openat(&self.directory, file, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
+        let opened = rustix::fs::openat(
+            &self.directory,
+            file,
+            OFlags::RDONLY | OFlags::CLOEXEC,
+            Mode::empty(),
+        );
         let mut text = String::new();
         if let Ok(fd) = opened {
             // An empty answer is handled like one that could not be read: as "somebody is left".
@@ -72,7 +84,9 @@ impl CgroupV2 {
     }
 
     pub fn signal_all(&self, signal: i32) {
-        let Some(signal) = members::signal(signal) else { return };
+        let Some(signal) = members::signal(signal) else {
+            return;
+        };
         for pid in self.members() {
             members::signal_member(pid, signal, |pid| self.members().contains(&pid));
         }
@@ -86,7 +100,9 @@ impl CgroupV2 {
     }
 
     pub fn is_empty(&self) -> bool {
-        self.read("cgroup.events").lines().any(|line| line == "populated 0")
+        self.read("cgroup.events")
+            .lines()
+            .any(|line| line == "populated 0")
     }
 
     pub fn remove(&self) {

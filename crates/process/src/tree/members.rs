@@ -16,7 +16,9 @@ pub fn signal(number: i32) -> Option<Signal> {
 /// `still_member` is false; if it dies after, the signal goes nowhere.
 pub fn signal_member(pid: i32, signal: Signal, still_member: impl FnOnce(i32) -> bool) {
     let Some(pid) = Pid::from_raw(pid) else { return };
-    let Ok(pinned) = pidfd_open(pid, PidfdFlags::empty()) else { return };
+    let Ok(pinned) = pidfd_open(pid, PidfdFlags::empty()) else {
+        return;
+    };
     if still_member(pid.as_raw_nonzero().get()) {
         // Gone meanwhile is fine.
         let _ = pidfd_send_signal(&pinned, signal);
@@ -49,14 +51,21 @@ pub fn children(pid: i32) -> Vec<i32> {
             let mut pids = numbers(&text);
             // Other threads have children of their own.
             if let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) {
-                for task in tasks.flatten().filter(|task| task.file_name() != *pid.to_string()) {
-                    pids.extend(numbers(&fs::read_to_string(task.path().join("children")).unwrap_or_default()));
+                for task in tasks
+                    .flatten()
+                    .filter(|task| task.file_name() != *pid.to_string())
+                {
+                    pids.extend(numbers(
+                        &fs::read_to_string(task.path().join("children")).unwrap_or_default(),
+                    ));
                 }
             }
             pids
         }
         // A kernel without that file: look at everybody's parent.
-        Err(_) => all_processes().filter(|candidate| parent(*candidate) == Some(pid)).collect(),
+        Err(_) => all_processes()
+            .filter(|candidate| parent(*candidate) == Some(pid))
+            .collect(),
     }
 }
 
@@ -70,5 +79,7 @@ fn all_processes() -> impl Iterator<Item = i32> {
 
 /// Numbers of a text, separated by white space.
 pub fn numbers(text: &str) -> Vec<i32> {
-    text.split_ascii_whitespace().filter_map(|word| word.parse().ok()).collect()
+    text.split_ascii_whitespace()
+        .filter_map(|word| word.parse().ok())
+        .collect()
 }

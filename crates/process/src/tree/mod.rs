@@ -12,11 +12,11 @@ mod reaper;
 use cgroup_v1::CgroupV1;
 use cgroup_v2::CgroupV2;
 use reaper::Reaper;
-use stead_sys::{Launch, LaunchFailure};
-use stead_wire::{ExitStatus, TreeTracking};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
+use stead_sys::{Launch, LaunchFailure};
+use stead_wire::{ExitStatus, TreeTracking};
 
 /// Which way to keep trees together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,12 +49,22 @@ impl TreeFactory {
         ];
         for (tracking, make_parent) in attempts.into_iter().filter(|(tracking, _)| wanted(*tracking)) {
             match make_parent(name) {
-                Ok(parent) => return Ok(Self { tracking, parent: Some(parent), made: 0 }),
+                Ok(parent) => {
+                    return Ok(Self {
+                        tracking,
+                        parent: Some(parent),
+                        made: 0,
+                    });
+                }
                 Err(error) if mode != TreeMode::Auto => return Err(error),
                 Err(_) => {}
             }
         }
-        Ok(Self { tracking: TreeTracking::Reaper, parent: None, made: 0 })
+        Ok(Self {
+            tracking: TreeTracking::Reaper,
+            parent: None,
+            made: 0,
+        })
     }
 
     /// The way that was found.
@@ -70,7 +80,10 @@ impl TreeFactory {
     /// A tree with nothing in it.
     pub fn tree(&mut self) -> io::Result<Tree> {
         self.made += 1;
-        let path = self.parent.as_ref().map(|parent| parent.join(self.made.to_string()));
+        let path = self
+            .parent
+            .as_ref()
+            .map(|parent| parent.join(self.made.to_string()));
         Ok(match (self.tracking, path) {
             (TreeTracking::CgroupV2, Some(path)) => Tree::V2(CgroupV2::new(path)?),
             (TreeTracking::CgroupV1, Some(path)) => Tree::V1(CgroupV1::new(path)?),
@@ -94,7 +107,10 @@ pub fn kill_adopted(ours: impl Fn(i32) -> bool) {
     let me = rustix::process::getpid().as_raw_nonzero().get();
     // A few rounds: each makes the next generation our children.
     for _ in 0..64 {
-        let adopted: Vec<i32> = members::children(me).into_iter().filter(|pid| !ours(*pid)).collect();
+        let adopted: Vec<i32> = members::children(me)
+            .into_iter()
+            .filter(|pid| !ours(*pid))
+            .collect();
         let mut alive = false;
         for pid in adopted.into_iter().filter(|pid| !members::is_zombie(*pid)) {
             alive = true;
@@ -193,7 +209,11 @@ impl Tree {
             Tree::V2(tree) => tree.leader.signal(signal, group),
             Tree::V1(tree) => tree.leader.signal(signal, group),
             Tree::Reaper(tree) => {
-                let request = if group { reaper::Request::SignalGroup } else { reaper::Request::SignalLeader };
+                let request = if group {
+                    reaper::Request::SignalGroup
+                } else {
+                    reaper::Request::SignalLeader
+                };
                 tree.request(request, signal);
             }
         }
@@ -252,7 +272,9 @@ impl ChildLeader {
     }
 
     fn news(&mut self) -> Option<LeaderNews> {
-        self.launched.take().or_else(|| self.early_end.take().map(LeaderNews::Exited))
+        self.launched
+            .take()
+            .or_else(|| self.early_end.take().map(LeaderNews::Exited))
     }
 
     fn ended(&mut self, status: ExitStatus) -> Option<LeaderNews> {
@@ -266,8 +288,12 @@ impl ChildLeader {
     }
 
     fn signal(&self, signal: i32, group: bool) {
-        let Some(pid) = self.pid.and_then(rustix::process::Pid::from_raw) else { return };
-        let Some(signal) = members::signal(signal) else { return };
+        let Some(pid) = self.pid.and_then(rustix::process::Pid::from_raw) else {
+            return;
+        };
+        let Some(signal) = members::signal(signal) else {
+            return;
+        };
         // The leader was not waited for, so neither its id nor that of its group can name others.
         let _ = if group {
             rustix::process::kill_process_group(pid, signal)

@@ -8,11 +8,11 @@ use super::{LeaderNews, members};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{Signal, WaitOptions, WaitStatus};
-use stead_sys::{Forked, Launch, LaunchFailure, SignalFd, Stage};
-use stead_wire::ExitStatus;
 use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use stead_sys::{Forked, Launch, LaunchFailure, SignalFd, Stage};
+use stead_wire::ExitStatus;
 
 /// What the supervisor asks of a reaper.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,7 +41,9 @@ fn message(kind: u8, stage: u8, number: i32) -> Message {
 }
 
 fn number(message: &Message) -> i32 {
-    message.last_chunk::<4>().map_or(0, |bytes| i32::from_le_bytes(*bytes))
+    message
+        .last_chunk::<4>()
+        .map_or(0, |bytes| i32::from_le_bytes(*bytes))
 }
 
 /// The supervisor's side.
@@ -59,8 +61,12 @@ impl Reaper {
     }
 
     pub fn launch(&mut self, launch: Launch<'_>) -> io::Result<()> {
-        let (ours, theirs) =
-            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)?;
+        let (ours, theirs) = socketpair(
+            AddressFamily::UNIX,
+            SocketType::SEQPACKET,
+            SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
+            None,
+        )?;
         match stead_sys::fork_single_threaded()? {
             Forked::Parent { child } => {
                 self.pid = Some(child);
@@ -99,10 +105,19 @@ impl Reaper {
         let byte = u8::try_from(value).unwrap_or(u8::MAX);
         let news = match bytes[0] {
             STARTED => return Some(LeaderNews::Started { pid: value }),
-            FAILED => LeaderNews::Failed(LaunchFailure { stage: stage(bytes[1]), errno: value }),
+            FAILED => LeaderNews::Failed(LaunchFailure {
+                stage: stage(bytes[1]),
+                errno: value,
+            }),
             EXITED => LeaderNews::Exited(ExitStatus::Code(byte)),
-            KILLED => LeaderNews::Exited(ExitStatus::Signal { signal: byte, core_dumped: false }),
-            DUMPED => LeaderNews::Exited(ExitStatus::Signal { signal: byte, core_dumped: true }),
+            KILLED => LeaderNews::Exited(ExitStatus::Signal {
+                signal: byte,
+                core_dumped: false,
+            }),
+            DUMPED => LeaderNews::Exited(ExitStatus::Signal {
+                signal: byte,
+                core_dumped: true,
+            }),
             _ => return None,
         };
         self.leader_reported = true;
@@ -119,7 +134,11 @@ impl Reaper {
         if last.is_some() {
             return last;
         }
-        let news = if self.leader_reported { LeaderNews::Empty } else { LeaderNews::Exited(ExitStatus::Unknown) };
+        let news = if self.leader_reported {
+            LeaderNews::Empty
+        } else {
+            LeaderNews::Exited(ExitStatus::Unknown)
+        };
         Some(news)
     }
 
@@ -136,14 +155,19 @@ impl Reaper {
 }
 
 fn stage(number: u8) -> Stage {
-    [Stage::Identity, Stage::Cwd, Stage::Exec].into_iter().find(|s| *s as u8 == number).unwrap_or(Stage::Setup)
+    [Stage::Identity, Stage::Cwd, Stage::Exec]
+        .into_iter()
+        .find(|s| *s as u8 == number)
+        .unwrap_or(Stage::Setup)
 }
 
 /// The reaper's own life, in the forked process.
 fn watch(launch: Launch<'_>, socket: &OwnedFd) -> io::Result<()> {
     let [stdin, stdout, stderr] = launch.stdio;
     let kept = stead_sys::close_all_except(&[socket.as_fd(), stdin, stdout, stderr])?;
-    let Ok([socket, stdin, stdout, stderr]) = <[OwnedFd; 4]>::try_from(kept) else { return Ok(()) };
+    let Ok([socket, stdin, stdout, stderr]) = <[OwnedFd; 4]>::try_from(kept) else {
+        return Ok(());
+    };
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     // The supervisor blocks all signals, and so do we: only SIGCHLD is looked at.
     let signals = SignalFd::new(&[Signal::CHILD.as_raw()])?;
@@ -154,7 +178,12 @@ fn watch(launch: Launch<'_>, socket: &OwnedFd) -> io::Result<()> {
     // Only the leader holds its streams: the reaper must not keep a pipe open.
     drop((stdin, stdout, stderr));
     if leader.is_some() {
-        Watch { socket, leader, killing: false }.run(&signals);
+        Watch {
+            socket,
+            leader,
+            killing: false,
+        }
+        .run(&signals);
     }
     Ok(())
 }
@@ -191,8 +220,14 @@ impl Watch {
             if self.killing {
                 kill_all_descendants();
             }
-            let timeout = self.killing.then_some(rustix::event::Timespec { tv_sec: 0, tv_nsec: 2_000_000 });
-            let mut fds = [PollFd::new(signals, PollFlags::IN), PollFd::new(&self.socket, PollFlags::IN)];
+            let timeout = self.killing.then_some(rustix::event::Timespec {
+                tv_sec: 0,
+                tv_nsec: 2_000_000,
+            });
+            let mut fds = [
+                PollFd::new(signals, PollFlags::IN),
+                PollFd::new(&self.socket, PollFlags::IN),
+            ];
             let _ = poll(&mut fds, timeout.as_ref());
             while matches!(signals.next_signal(), Ok(Some(_))) {}
             self.serve();
@@ -245,7 +280,9 @@ impl Watch {
             self.killing = true;
             return;
         }
-        let Some(signal) = members::signal(number) else { return };
+        let Some(signal) = members::signal(number) else {
+            return;
+        };
         let leader = self.leader.and_then(rustix::process::Pid::from_raw);
         match leader {
             Some(leader) if request == Request::SignalLeader as u8 => {
@@ -286,7 +323,9 @@ fn descendants() -> Vec<(i32, i32)> {
 fn signal_all_descendants(signal: Signal) {
     let me = rustix::process::getpid().as_raw_nonzero().get();
     for (pid, parent) in descendants() {
-        members::signal_member(pid, signal, |pid| members::parent(pid).is_some_and(|p| p == parent || p == me));
+        members::signal_member(pid, signal, |pid| {
+            members::parent(pid).is_some_and(|p| p == parent || p == me)
+        });
     }
 }
 

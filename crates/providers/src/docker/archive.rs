@@ -33,7 +33,14 @@ pub fn supervisor_archive(supervisor: &[u8], key: &[u8], owner: Option<(u32, u32
         &[],
     )?;
     // Readable for whoever the supervisor runs as.
-    add(&mut archive, "ctl/key", EntryType::Regular, 0o444, owner.unwrap_or((0, 0)), key)?;
+    add(
+        &mut archive,
+        "ctl/key",
+        EntryType::Regular,
+        0o444,
+        owner.unwrap_or((0, 0)),
+        key,
+    )?;
     archive.into_inner().map(Bytes::from)
 }
 

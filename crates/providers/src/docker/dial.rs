@@ -25,7 +25,9 @@ impl Dial for DialRelay {
         match self.engine.exec_relay(&self.container, &argv, None).await {
             Ok(relay) => Ok(Transport::Stream(Box::new(relay.stream))),
             // The container is gone, or its first process is.
-            Err(error) if matches!(error.status(), Some(404 | 409)) => Err(io::Error::new(io::ErrorKind::NotFound, error)),
+            Err(error) if matches!(error.status(), Some(404 | 409)) => {
+                Err(io::Error::new(io::ErrorKind::NotFound, error))
+            }
             Err(error) => Err(io::Error::other(error)),
         }
     }

@@ -17,8 +17,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use stead_provider::{Files, Process, Provider};
 use stead_types::{
-    Availability, Axes, CommandLine, ComputeConfig, ComputeInstance, ExecResult, ExecuteError, FilesError, InstanceId,
-    InstanceStatus, ListError, ProvisionError, ShutdownError,
+    Availability, Axes, CommandLine, ComputeConfig, ComputeInstance, ExecResult, ExecuteError, FilesError,
+    InstanceId, InstanceStatus, ListError, ProvisionError, ShutdownError,
 };
 
 /// What is told of the progress of a pull.
@@ -50,7 +50,9 @@ struct Entry {
 
 impl std::fmt::Debug for DockerProvider {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("DockerProvider").field("engine", &self.settings.engine).finish_non_exhaustive()
+        f.debug_struct("DockerProvider")
+            .field("engine", &self.settings.engine)
+            .finish_non_exhaustive()
     }
 }
 
@@ -76,8 +78,17 @@ impl DockerProvider {
         let progress: Progress = Arc::new(|progress| {
             tracing::info!(provider = PROVIDER, layer = progress.layer, "{}", progress.status);
         });
-        let settings = Settings { engine, secrets: Arc::new(EnvSecrets), progress, relay_only: false };
-        Self { settings, state_dir: None, entries: Mutex::default() }
+        let settings = Settings {
+            engine,
+            secrets: Arc::new(EnvSecrets),
+            progress,
+            relay_only: false,
+        };
+        Self {
+            settings,
+            state_dir: None,
+            entries: Mutex::default(),
+        }
     }
 
     /// Where the passwords of registries are looked up. Default: variables of this process.
@@ -121,7 +132,11 @@ impl DockerProvider {
             return known;
         }
         let place = provision::adopt(&self.state().ok()?, id).await?;
-        let entry = Entry { place: place.clone(), status: InstanceStatus::Running, _guarded: None };
+        let entry = Entry {
+            place: place.clone(),
+            status: InstanceStatus::Running,
+            _guarded: None,
+        };
         self.entries().insert(id.clone(), entry);
         Some(place)
     }
@@ -133,20 +148,26 @@ impl DockerProvider {
             let folder = self.state().ok()?.find(&labels.instance)?;
             folder.record().ok().map(|record| record.instance)
         };
-        let mut instance = own.map(|entry| entry.place.instance.clone()).or_else(recorded).unwrap_or_else(|| {
-            let mut metadata = serde_json::Map::new();
-            metadata.insert("image".to_owned(), image.unwrap_or_default().into());
-            metadata.insert("detached".to_owned(), labels.detached.into());
-            metadata.insert("owner_pid".to_owned(), labels.owner.as_ref().map(|owner| owner.pid).into());
-            ComputeInstance {
-                id: labels.instance.clone(),
-                provider: PROVIDER.to_owned(),
-                status: InstanceStatus::Running,
-                created_at: labels.created_at.unwrap_or(time::OffsetDateTime::UNIX_EPOCH),
-                isolation: Axes::UNKNOWN,
-                metadata,
-            }
-        });
+        let mut instance = own
+            .map(|entry| entry.place.instance.clone())
+            .or_else(recorded)
+            .unwrap_or_else(|| {
+                let mut metadata = serde_json::Map::new();
+                metadata.insert("image".to_owned(), image.unwrap_or_default().into());
+                metadata.insert("detached".to_owned(), labels.detached.into());
+                metadata.insert(
+                    "owner_pid".to_owned(),
+                    labels.owner.as_ref().map(|owner| owner.pid).into(),
+                );
+                ComputeInstance {
+                    id: labels.instance.clone(),
+                    provider: PROVIDER.to_owned(),
+                    status: InstanceStatus::Running,
+                    created_at: labels.created_at.unwrap_or(time::OffsetDateTime::UNIX_EPOCH),
+                    isolation: Axes::UNKNOWN,
+                    metadata,
+                }
+            });
         instance.status = match own.map(|entry| entry.status) {
             Some(InstanceStatus::Error) => InstanceStatus::Error,
             _ => phase.status(),
@@ -156,10 +177,18 @@ impl DockerProvider {
 
     /// Whether nobody will ever want this container again.
     fn is_left(&self, listed: &Listed, engine_is_here: bool) -> bool {
-        let Some(owner) = &listed.labels.owner else { return listed.phase != Phase::Running };
-        let Ok(pid) = i32::try_from(owner.pid) else { return false };
+        let Some(owner) = &listed.labels.owner else {
+            return listed.phase != Phase::Running;
+        };
+        let Ok(pid) = i32::try_from(owner.pid) else {
+            return false;
+        };
         let same_boot = boot_id().is_ok_and(|boot| boot == owner.boot_id);
-        let identity = ProcessIdentity { pid, start_time: owner.start, boot_id: owner.boot_id.clone() };
+        let identity = ProcessIdentity {
+            pid,
+            start_time: owner.start,
+            boot_id: owner.boot_id.clone(),
+        };
         match (same_boot, listed.phase) {
             // The owner ran on another machine, or before a reboot: then what ran has ended.
             (false, phase) => engine_is_here && phase != Phase::Running,
@@ -182,12 +211,20 @@ impl DockerProvider {
 
 fn list_failed(error: EngineError) -> ListError {
     let reason = error.whole();
-    ListError::Failed { provider: PROVIDER.to_owned(), reason, source: Some(Box::new(error)) }
+    ListError::Failed {
+        provider: PROVIDER.to_owned(),
+        reason,
+        source: Some(Box::new(error)),
+    }
 }
 
 fn state_failed(error: std::io::Error) -> ListError {
     let reason = error.to_string();
-    ListError::Failed { provider: PROVIDER.to_owned(), reason, source: Some(Box::new(error)) }
+    ListError::Failed {
+        provider: PROVIDER.to_owned(),
+        reason,
+        source: Some(Box::new(error)),
+    }
 }
 
 #[async_trait]
@@ -208,10 +245,16 @@ impl Provider for DockerProvider {
     }
 
     async fn provision(&self, config: ComputeConfig) -> Result<ComputeInstance, ProvisionError> {
-        let state = self.state().map_err(|error| provision::failed("the folder for live instances", error))?;
+        let state = self
+            .state()
+            .map_err(|error| provision::failed("the folder for live instances", error))?;
         let Brought { place, guarded } = provision::provision(&self.settings, state, config).await?;
         let instance = place.instance.clone();
-        let entry = Entry { place, status: InstanceStatus::Running, _guarded: guarded };
+        let entry = Entry {
+            place,
+            status: InstanceStatus::Running,
+            _guarded: guarded,
+        };
         self.entries().insert(instance.id.clone(), entry);
         Ok(instance)
     }
@@ -222,7 +265,10 @@ impl Provider for DockerProvider {
         command: CommandLine,
         config: ComputeConfig,
     ) -> Result<Process, ExecuteError> {
-        let place = self.reach(id).await.ok_or_else(|| ExecuteError::NoInstance { instance: id.clone() })?;
+        let place = self
+            .reach(id)
+            .await
+            .ok_or_else(|| ExecuteError::NoInstance { instance: id.clone() })?;
         place.spawn(command, config)
     }
 
@@ -232,20 +278,30 @@ impl Provider for DockerProvider {
         command: CommandLine,
         config: ComputeConfig,
     ) -> Result<ExecResult, ExecuteError> {
-        let place = self.reach(id).await.ok_or_else(|| ExecuteError::NoInstance { instance: id.clone() })?;
+        let place = self
+            .reach(id)
+            .await
+            .ok_or_else(|| ExecuteError::NoInstance { instance: id.clone() })?;
         place.execute(command, config).await
     }
 
     async fn shutdown(&self, id: &InstanceId) -> Result<(), ShutdownError> {
         // An id that we cannot have made names no container.
-        let Some(name) = provision::name_of(id) else { return Ok(()) };
+        let Some(name) = provision::name_of(id) else {
+            return Ok(());
+        };
         if let Err(error) = self.settings.engine.remove_container(&name).await {
             if let Some(entry) = self.entries().get_mut(id) {
                 entry.status = InstanceStatus::Error;
             }
             let reason = error.whole();
             let source: Option<stead_types::error::Source> = Some(Box::new(error));
-            return Err(ShutdownError::StillThere { provider: PROVIDER.to_owned(), instance: id.clone(), reason, source });
+            return Err(ShutdownError::StillThere {
+                provider: PROVIDER.to_owned(),
+                instance: id.clone(),
+                reason,
+                source,
+            });
         }
         if let Some(folder) = self.state().ok().and_then(|state| state.find(id)) {
             // The container is gone; a folder that stays is found by `prune`.
@@ -256,14 +312,33 @@ impl Provider for DockerProvider {
     }
 
     async fn list_instances(&self) -> Result<Vec<ComputeInstance>, ListError> {
-        let listed = self.settings.engine.list_containers().await.map_err(list_failed)?;
-        Ok(listed.iter().map(|listed| self.describe(&listed.labels, listed.phase, Some(&listed.image))).collect())
+        let listed = self
+            .settings
+            .engine
+            .list_containers()
+            .await
+            .map_err(list_failed)?;
+        Ok(listed
+            .iter()
+            .map(|listed| self.describe(&listed.labels, listed.phase, Some(&listed.image)))
+            .collect())
     }
 
     async fn status(&self, id: &InstanceId) -> Result<Option<ComputeInstance>, ListError> {
-        let Some(name) = provision::name_of(id) else { return Ok(None) };
-        let found = self.settings.engine.inspect_container(&name).await.map_err(list_failed)?;
-        Ok(found.and_then(|found| found.labels.map(|labels| self.describe(&labels, found.phase, None))))
+        let Some(name) = provision::name_of(id) else {
+            return Ok(None);
+        };
+        let found = self
+            .settings
+            .engine
+            .inspect_container(&name)
+            .await
+            .map_err(list_failed)?;
+        Ok(found.and_then(|found| {
+            found
+                .labels
+                .map(|labels| self.describe(&labels, found.phase, None))
+        }))
     }
 
     async fn files(&self, id: &InstanceId) -> Result<Box<dyn Files>, FilesError> {
@@ -275,11 +350,18 @@ impl Provider for DockerProvider {
 
     async fn prune(&self) -> Result<Vec<InstanceId>, ListError> {
         let engine = &self.settings.engine;
-        let here = engine.facts().await.map(|facts| !facts.address.is_remote()).map_err(list_failed)?;
+        let here = engine
+            .facts()
+            .await
+            .map(|facts| !facts.address.is_remote())
+            .map_err(list_failed)?;
         let (mut removed, mut kept) = (Vec::new(), Vec::new());
         for listed in engine.list_containers().await.map_err(list_failed)? {
             if self.is_left(&listed, here) {
-                engine.remove_container(&listed.container).await.map_err(list_failed)?;
+                engine
+                    .remove_container(&listed.container)
+                    .await
+                    .map_err(list_failed)?;
                 removed.push(listed.labels.instance);
             } else {
                 kept.push(listed.labels.instance);

@@ -46,7 +46,11 @@ pub struct Brought {
 /// A failure of this host.
 pub fn failed(what: &str, error: io::Error) -> ProvisionError {
     let reason = format!("{what}: {error}");
-    ProvisionError::Failed { provider: PROVIDER.to_owned(), reason, source: Some(Box::new(error)) }
+    ProvisionError::Failed {
+        provider: PROVIDER.to_owned(),
+        reason,
+        source: Some(Box::new(error)),
+    }
 }
 
 /// What stays the same over both ways to reach the supervisor.
@@ -76,7 +80,11 @@ impl From<ProvisionError> for Attempt {
 }
 
 /// Brings up a container.
-pub async fn provision(settings: &Settings, state: State, config: ComputeConfig) -> Result<Brought, ProvisionError> {
+pub async fn provision(
+    settings: &Settings,
+    state: State,
+    config: ComputeConfig,
+) -> Result<Brought, ProvisionError> {
     let engine = &settings.engine;
     let options = Options::parse(&config.options)?;
     let image = ImageRef::parse(config.image.as_deref().unwrap_or(DEFAULT_IMAGE))?;
@@ -95,7 +103,16 @@ pub async fn provision(settings: &Settings, state: State, config: ComputeConfig)
             false => GrantedMount::resolve(grant).await?,
         });
     }
-    let request = Request { settings, engine, facts, state, config, options, image, mounts };
+    let request = Request {
+        settings,
+        engine,
+        facts,
+        state,
+        config,
+        options,
+        image,
+        mounts,
+    };
     if !request.facts.address.is_remote() && !settings.relay_only {
         match request.by_socket().await {
             Ok(brought) => return Ok(brought),
@@ -150,7 +167,11 @@ impl Drop for Undo {
 impl Request<'_> {
     fn labels(&self, id: &InstanceId) -> Result<InstanceLabels, ProvisionError> {
         let own = ProcessIdentity::current().map_err(|error| failed("this process", error))?;
-        let owner = Owner { pid: u32::try_from(own.pid).unwrap_or(0), start: own.start_time, boot_id: own.boot_id };
+        let owner = Owner {
+            pid: u32::try_from(own.pid).unwrap_or(0),
+            start: own.start_time,
+            boot_id: own.boot_id,
+        };
         Ok(InstanceLabels {
             instance: id.clone(),
             owner: Some(owner),
@@ -161,7 +182,8 @@ impl Request<'_> {
 
     /// The plan is made twice: what the supervisor is told depends on what the plan says of the users.
     fn plan(&self, id: &InstanceId, access: Access) -> Result<Plan, ProvisionError> {
-        let mut engine_sockets = usual_sockets(std::env::var_os("XDG_RUNTIME_DIR").as_deref().map(AsRef::as_ref));
+        let mut engine_sockets =
+            usual_sockets(std::env::var_os("XDG_RUNTIME_DIR").as_deref().map(AsRef::as_ref));
         if let Address::Unix(path) = &self.facts.address {
             engine_sockets.push(path.clone());
             engine_sockets.extend(path.canonicalize());
@@ -182,7 +204,11 @@ impl Request<'_> {
     fn supervisor_args(&self, id: &InstanceId, plan: &Plan) -> Vec<String> {
         let mut args: Vec<String> = ["serve", "--instance"].map(str::to_owned).to_vec();
         args.extend([id.to_string(), "--socket".to_owned(), socket_inside()]);
-        args.extend(["--unlink-key".to_owned(), "--key-file".to_owned(), format!("{CONTROL_DIR}/key")]);
+        args.extend([
+            "--unlink-key".to_owned(),
+            "--key-file".to_owned(),
+            format!("{CONTROL_DIR}/key"),
+        ]);
         args.extend(["--workdir".to_owned(), plan.workdir.clone()]);
         if let Some(user) = &plan.command_user {
             args.extend(["--user".to_owned(), user.clone()]);
@@ -195,30 +221,51 @@ impl Request<'_> {
 
     fn undo(&self) -> Undo {
         let runtime = Handle::current();
-        Undo { runtime, engine: self.engine.clone(), container: None, folder: None, guarded: None }
+        Undo {
+            runtime,
+            engine: self.engine.clone(),
+            container: None,
+            folder: None,
+            guarded: None,
+        }
     }
 
     async fn by_socket(&self) -> Result<Brought, Attempt> {
         let id = InstanceId::generate();
         let key = new_key().map_err(|error| failed("no key could be made", error))?;
-        let supervisor = self.state.supervisor().map_err(|error| failed("the supervisor could not be installed", error))?;
+        let supervisor = self
+            .state
+            .supervisor()
+            .map_err(|error| failed("the supervisor could not be installed", error))?;
         let mut undo = self.undo();
-        let folder = self.state.create(&id, &key).map_err(|error| failed("its folder could not be made", error))?;
+        let folder = self
+            .state
+            .create(&id, &key)
+            .map_err(|error| failed("its folder could not be made", error))?;
         undo.folder = Some(folder.clone());
         open_control(&folder, &key).map_err(|error| failed("its folder could not be made", error))?;
-        let access = Access::Socket { supervisor: supervisor.clone(), control: folder.ctl() };
+        let access = Access::Socket {
+            supervisor: supervisor.clone(),
+            control: folder.ctl(),
+        };
         let plan = self.plan(&id, access)?;
         if let (Address::Unix(engine), false) = (&self.facts.address, self.config.detached) {
             let guarded = guard(&supervisor, Some(folder.path()), Some((engine, &plan.name)));
             undo.guarded = Some(guarded.map_err(|error| failed("the guard could not be started", error))?);
         }
         self.create(&mut undo, &plan).await?;
-        self.engine.start_container(&plan.name).await.map_err(|error| self.start_failed(error))?;
+        self.engine
+            .start_container(&plan.name)
+            .await
+            .map_err(|error| self.start_failed(error))?;
         let socket = self.wait_for_socket(&folder, &plan.name).await?;
         let dial = Arc::new(DialPath(folder.socket()));
         let place = self.greet(&id, &key, socket, dial, plan, "socket").await?;
         self.record(&folder, &place)?;
-        Ok(Brought { place, guarded: undo.disarm() })
+        Ok(Brought {
+            place,
+            guarded: undo.disarm(),
+        })
     }
 
     async fn by_relay(&self) -> Result<Brought, ProvisionError> {
@@ -227,23 +274,42 @@ impl Request<'_> {
         let plan = self.plan(&id, Access::ExecRelay)?;
         let mut undo = self.undo();
         if let (Address::Unix(engine), false) = (&self.facts.address, self.config.detached) {
-            let supervisor = self.state.supervisor().map_err(|error| failed("the supervisor could not be installed", error))?;
+            let supervisor = self
+                .state
+                .supervisor()
+                .map_err(|error| failed("the supervisor could not be installed", error))?;
             let guarded = guard(&supervisor, None, Some((engine, &plan.name)));
             undo.guarded = Some(guarded.map_err(|error| failed("the guard could not be started", error))?);
         }
         let unreachable = |attempt| match attempt {
             Attempt::Failed(error) => error,
-            Attempt::Unreachable(reason) => ProvisionError::Failed { provider: PROVIDER.to_owned(), reason, source: None },
+            Attempt::Unreachable(reason) => ProvisionError::Failed {
+                provider: PROVIDER.to_owned(),
+                reason,
+                source: None,
+            },
         };
         self.create(&mut undo, &plan).await.map_err(unreachable)?;
         let owner = plan.body.user.as_deref().and_then(numeric_owner);
         let archive = supervisor_archive(crate::supervisor::SUPERVISOR, key.as_bytes(), owner)
             .map_err(|error| failed("the supervisor could not be packed", error))?;
-        self.engine.upload_archive(&plan.name, RUN_DIR, archive).await.map_err(EngineError::into_provision)?;
-        self.engine.start_container(&plan.name).await.map_err(EngineError::into_provision)?;
-        let dial = Arc::new(DialRelay { engine: self.engine.clone(), container: plan.name.clone() });
+        self.engine
+            .upload_archive(&plan.name, RUN_DIR, archive)
+            .await
+            .map_err(EngineError::into_provision)?;
+        self.engine
+            .start_container(&plan.name)
+            .await
+            .map_err(EngineError::into_provision)?;
+        let dial = Arc::new(DialRelay {
+            engine: self.engine.clone(),
+            container: plan.name.clone(),
+        });
         let place = self.greet_by_relay(&id, &key, dial, plan).await?;
-        Ok(Brought { place, guarded: undo.disarm() })
+        Ok(Brought {
+            place,
+            guarded: undo.disarm(),
+        })
     }
 
     /// Creates the container. It is to be removed from before it may exist: a creation that is dropped can
@@ -273,7 +339,9 @@ impl Request<'_> {
                 Ok(stream) => return Ok(stream.into()),
                 // It is there and nobody is behind it: the engine runs on another machine that shares the folder.
                 Err(error) if Instant::now() >= until => {
-                    return Err(Attempt::Unreachable(format!("its socket cannot be reached: {error}")));
+                    return Err(Attempt::Unreachable(format!(
+                        "its socket cannot be reached: {error}"
+                    )));
                 }
                 Err(_) => {}
             }
@@ -287,7 +355,11 @@ impl Request<'_> {
 
     /// A container that has ended will never listen; its exit says why.
     async fn check_alive(&self, container: &str) -> Result<(), ProvisionError> {
-        let found = self.engine.inspect_container(container).await.map_err(EngineError::into_provision)?;
+        let found = self
+            .engine
+            .inspect_container(container)
+            .await
+            .map_err(EngineError::into_provision)?;
         let reason = match found {
             Some(found) if found.phase.status() == InstanceStatus::Running => return Ok(()),
             Some(found) => format!(
@@ -297,7 +369,11 @@ impl Request<'_> {
             ),
             None => "the container ended at once and is gone".to_owned(),
         };
-        Err(ProvisionError::Failed { provider: PROVIDER.to_owned(), reason, source: None })
+        Err(ProvisionError::Failed {
+            provider: PROVIDER.to_owned(),
+            reason,
+            source: None,
+        })
     }
 
     async fn greet_by_relay(
@@ -311,7 +387,10 @@ impl Request<'_> {
         loop {
             // The first tries may come before the supervisor listens: then the relay ends at once.
             let tried = match dial.dial().await {
-                Ok(transport) => self.greet(id, key, transport, dial.clone(), plan.clone(), "exec_relay").await,
+                Ok(transport) => {
+                    self.greet(id, key, transport, dial.clone(), plan.clone(), "exec_relay")
+                        .await
+                }
                 Err(error) => Err(failed("the relay could not be started", error)),
             };
             match tried {
@@ -333,10 +412,16 @@ impl Request<'_> {
         plan: Plan,
         way: &str,
     ) -> Result<Place, ProvisionError> {
-        let link = Link::establish(transport, dial, key.clone(), 1).await.map_err(|error| {
-            let reason = error.to_string();
-            ProvisionError::Failed { provider: PROVIDER.to_owned(), reason, source: Some(Box::new(error)) }
-        })?;
+        let link = Link::establish(transport, dial, key.clone(), 1)
+            .await
+            .map_err(|error| {
+                let reason = error.to_string();
+                ProvisionError::Failed {
+                    provider: PROVIDER.to_owned(),
+                    reason,
+                    source: Some(Box::new(error)),
+                }
+            })?;
         let mut config = self.config.clone();
         // What the container itself runs as cannot be taken on again, and need not be.
         config.user = plan.command_user.clone();
@@ -344,7 +429,11 @@ impl Request<'_> {
             return Err(place_error(PROVIDER, &config, &plan.workdir, problem));
         }
         let instance = self.describe(id, &link, &plan, way);
-        Ok(Place { instance, config, link })
+        Ok(Place {
+            instance,
+            config,
+            link,
+        })
     }
 
     fn describe(&self, id: &InstanceId, link: &Link, plan: &Plan, way: &str) -> ComputeInstance {
@@ -381,7 +470,9 @@ impl Request<'_> {
             supervisor: None,
         };
         let _ = self.settings;
-        folder.write_record(&record).map_err(|error| failed("its record could not be written", error))
+        folder
+            .write_record(&record)
+            .map_err(|error| failed("its record could not be written", error))
     }
 }
 
@@ -416,6 +507,12 @@ pub async fn adopt(state: &State, id: &InstanceId) -> Option<Place> {
     }
     let dial = Arc::new(DialPath(folder.socket()));
     let transport = dial.dial().await.ok()?;
-    let link = Link::establish(transport, dial, folder.key().ok()?, 1).await.ok()?;
-    Some(Place { instance: record.instance, config: ComputeConfig::default(), link })
+    let link = Link::establish(transport, dial, folder.key().ok()?, 1)
+        .await
+        .ok()?;
+    Some(Place {
+        instance: record.instance,
+        config: ComputeConfig::default(),
+        link,
+    })
 }

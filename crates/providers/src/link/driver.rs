@@ -4,6 +4,7 @@ use crate::link::handshake::{self, FramedReader, Writer};
 use crate::link::slot::{Ended, Resume, Slot, Violation};
 use crate::link::transport::Dial;
 use crate::link::{Shared, Table, send_description};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use stead_wire::{CommandId, CommandReport, FromSupervisor, Key, ToSupervisor};
@@ -31,6 +32,15 @@ pub struct Driver {
     pub epoch: u64,
 }
 
+/// What a handshake gives.
+pub type Connected = (FramedReader, Writer, Vec<CommandReport>);
+
+/// A connection that is in use.
+pub struct Connection {
+    reader: FramedReader,
+    writing: Pin<Box<dyn Future<Output = std::io::Result<()>> + Send>>,
+}
+
 /// Closes the link also when the task is aborted.
 struct CloseOnDrop(Arc<Shared>);
 
@@ -51,13 +61,35 @@ enum Break {
 }
 
 impl Driver {
-    pub async fn run(self, mut reader: FramedReader, mut writer: Writer, mut reports: Vec<CommandReport>) {
+    /// Begins with a connection: from here on what callers send goes there.
+    pub fn begin(&self, (reader, writer, reports): Connected) -> Connection {
+        let (socket, half) = match writer {
+            Writer::Socket(socket) => (Some(socket), None),
+            Writer::Stream(half) => (None, Some(half)),
+        };
+        // Under the lock, so that no caller gets its frames in before what must come first.
+        let mut table = self.shared.lock();
+        let writing = self.shared.outbox.connect(socket, half);
+        self.resume(&mut table, &reports);
+        self.shared.send(ToSupervisor::Ready);
+        drop(table);
+        self.shared.progress.notify_waiters();
+        Connection {
+            reader,
+            writing: Box::pin(writing),
+        }
+    }
+
+    /// Keeps the link until it is closed.
+    pub async fn run(self, mut connection: Connection) {
         let _close = CloseOnDrop(Arc::clone(&self.shared));
         loop {
-            let reason = match self.connection(reader, writer, reports).await {
+            let reason = match self.serve(connection).await {
                 Break::Farewell => return self.shared.close(FAREWELL),
                 Break::Violation(what) => {
-                    return self.shared.close(&format!("its supervisor broke the protocol: {what}"));
+                    return self
+                        .shared
+                        .close(&format!("its supervisor broke the protocol: {what}"));
                 }
                 Break::Broken(reason) => reason,
             };
@@ -68,13 +100,17 @@ impl Driver {
             // A file operation is not repeated: whoever asked decides.
             self.shared.lock().files.clear();
             match self.redial().await {
-                Some(again) => (reader, writer, reports) = again,
-                None => return self.shared.close(&format!("its supervisor cannot be reached: {reason}")),
+                Some(again) => connection = self.begin(again),
+                None => {
+                    return self
+                        .shared
+                        .close(&format!("its supervisor cannot be reached: {reason}"));
+                }
             }
         }
     }
 
-    async fn redial(&self) -> Option<(FramedReader, Writer, Vec<CommandReport>)> {
+    async fn redial(&self) -> Option<Connected> {
         let until = Instant::now() + REDIAL;
         while Instant::now() < until && !*self.shared.stopping.borrow() {
             match self.dial.dial().await {
@@ -94,23 +130,10 @@ impl Driver {
         None
     }
 
-    async fn connection(&self, reader: FramedReader, writer: Writer, reports: Vec<CommandReport>) -> Break {
-        let (socket, half) = match writer {
-            Writer::Socket(socket) => (Some(socket), None),
-            Writer::Stream(half) => (None, Some(half)),
-        };
-        let writing = {
-            // Under the lock, so that no caller gets its frames in before what must come first.
-            let mut table = self.shared.lock();
-            let writing = self.shared.outbox.connect(socket, half);
-            self.resume(&mut table, &reports);
-            self.shared.send(ToSupervisor::Ready);
-            writing
-        };
-        self.shared.progress.notify_waiters();
+    async fn serve(&self, connection: Connection) -> Break {
         tokio::select! {
-            ended = self.read(reader) => ended,
-            written = writing => Break::Broken(match written {
+            ended = self.read(connection.reader) => ended,
+            written = connection.writing => Break::Broken(match written {
                 Ok(()) => "it was closed".to_owned(),
                 Err(error) => error.to_string(),
             }),
@@ -133,7 +156,10 @@ impl Driver {
             complete(&self.shared, slot);
         }
         // What runs there and is not ours was left by an owner before us that did not wait for it.
-        for report in reports.iter().filter(|report| !table.slots.contains_key(&report.id)) {
+        for report in reports
+            .iter()
+            .filter(|report| !table.slots.contains_key(&report.id))
+        {
             let id = report.id;
             self.shared.send(ToSupervisor::Cancel { id, grace_ms: 0 });
             self.shared.send(ToSupervisor::Release { id });
@@ -202,21 +228,31 @@ impl Driver {
                 slot.fail(Ended::Refused(reason));
                 Ok(())
             }),
-            FromSupervisor::Output { id, stream, sequence, .. } => self.with_slot(id, |slot| {
+            FromSupervisor::Output {
+                id, stream, sequence, ..
+            } => self.with_slot(id, |slot| {
                 if let Some(ack) = slot.output(stream, sequence, body)? {
                     self.shared.send(ack);
                 }
                 Ok(())
             }),
-            FromSupervisor::StreamEnd { id, stream, next, total_bytes } => {
-                self.with_slot(id, |slot| slot.stream_end(stream, next, total_bytes, false))
-            }
-            FromSupervisor::StreamMark { id, stream, next, total_bytes } => {
-                self.with_slot(id, |slot| slot.stream_end(stream, next, total_bytes, true))
-            }
+            FromSupervisor::StreamEnd {
+                id,
+                stream,
+                next,
+                total_bytes,
+            } => self.with_slot(id, |slot| slot.stream_end(stream, next, total_bytes, false)),
+            FromSupervisor::StreamMark {
+                id,
+                stream,
+                next,
+                total_bytes,
+            } => self.with_slot(id, |slot| slot.stream_end(stream, next, total_bytes, true)),
             FromSupervisor::StdinTaken { id, through } => self.with_slot(id, |slot| {
                 let stdin = &mut slot.stdin;
-                let taken = through.checked_sub(stdin.taken).filter(|n| *n <= stdin.untaken.len() as u64);
+                let taken = through
+                    .checked_sub(stdin.taken)
+                    .filter(|n| *n <= stdin.untaken.len() as u64);
                 let Some(taken) = taken else { return Ok(()) };
                 stdin.untaken.drain(..usize::try_from(taken).unwrap_or(0));
                 stdin.taken = through;
@@ -241,7 +277,9 @@ impl Driver {
     ) -> Result<(), Violation> {
         let mut table = self.shared.lock();
         // Late news of a command that nobody cares for any more.
-        let Some(slot) = table.slots.get_mut(&id) else { return Ok(()) };
+        let Some(slot) = table.slots.get_mut(&id) else {
+            return Ok(());
+        };
         change(slot)?;
         complete(&self.shared, slot);
         if slot.is_over() {

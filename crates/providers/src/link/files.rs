@@ -8,9 +8,9 @@ use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use stead_provider::Files;
+use stead_types::command::InvalidInput;
 use stead_types::command::check_nul;
 use stead_types::{FileEntry, FileKind, FilesError, InstanceId};
-use stead_types::command::InvalidInput;
 use stead_wire::{FileAnswer, FileRequest, MAX_FILE_CHUNK};
 use tokio::io::{AsyncRead, AsyncWrite};
 
@@ -36,14 +36,23 @@ impl LinkFiles {
     }
 
     fn io(&self, path: &Path, source: io::Error) -> FilesError {
-        FilesError::Io { instance: self.instance.clone(), path: path.display().to_string(), source }
+        FilesError::Io {
+            instance: self.instance.clone(),
+            path: path.display().to_string(),
+            source,
+        }
     }
 
     fn check(&self, path: &Path) -> Answered<Vec<u8>> {
-        let invalid = |source| FilesError::Invalid { instance: self.instance.clone(), source };
+        let invalid = |source| FilesError::Invalid {
+            instance: self.instance.clone(),
+            source,
+        };
         check_nul("the path", path.as_os_str()).map_err(invalid)?;
         if !path.is_absolute() {
-            return Err(invalid(InvalidInput::RelativePath { path: path.display().to_string() }));
+            return Err(invalid(InvalidInput::RelativePath {
+                path: path.display().to_string(),
+            }));
         }
         Ok(path.as_os_str().as_bytes().to_vec())
     }
@@ -52,13 +61,19 @@ impl LinkFiles {
         match self.link.file(request, body).await {
             Ok((FileAnswer::Failed { errno }, _)) => Err(self.io(path, io::Error::from_raw_os_error(errno))),
             Ok(answer) => Ok(answer),
-            Err(reason) => Err(FilesError::Lost { instance: self.instance.clone(), reason }),
+            Err(reason) => Err(FilesError::Lost {
+                instance: self.instance.clone(),
+                reason,
+            }),
         }
     }
 
     fn unexpected(&self) -> FilesError {
         let reason = "its supervisor gave an answer of another kind".to_owned();
-        FilesError::Lost { instance: self.instance.clone(), reason }
+        FilesError::Lost {
+            instance: self.instance.clone(),
+            reason,
+        }
     }
 
     async fn do_it(&self, path: &Path, request: FileRequest, body: &[u8]) -> Answered<()> {
@@ -77,14 +92,27 @@ impl LinkFiles {
 
     /// Opens a file to read; gives its handle and its length now.
     pub(super) async fn open_read(&self, path: &Path) -> Answered<(u64, u64)> {
-        let request = FileRequest::OpenRead { path: self.check(path)? };
+        let request = FileRequest::OpenRead {
+            path: self.check(path)?,
+        };
         self.open(path, request).await
     }
 
     /// Reads a part; empty is the end.
     pub(super) async fn read_part(&self, path: &Path, handle: u64, offset: u64) -> Answered<Vec<u8>> {
         let length = u32::try_from(MAX_FILE_CHUNK).unwrap_or(u32::MAX);
-        match self.ask(path, FileRequest::Read { handle, offset, length }, &[]).await? {
+        match self
+            .ask(
+                path,
+                FileRequest::Read {
+                    handle,
+                    offset,
+                    length,
+                },
+                &[],
+            )
+            .await?
+        {
             (FileAnswer::Content, content) => Ok(content),
             _ => Err(self.unexpected()),
         }
@@ -97,7 +125,11 @@ impl LinkFiles {
 
     /// Begins to write a file.
     pub(super) async fn open_write(&self, path: &Path, mode: u32) -> Answered<u64> {
-        let request = FileRequest::OpenWrite { path: self.check(path)?, mode, create_parents: true };
+        let request = FileRequest::OpenWrite {
+            path: self.check(path)?,
+            mode,
+            create_parents: true,
+        };
         Ok(self.open(path, request).await?.0)
     }
 
@@ -113,18 +145,34 @@ impl LinkFiles {
 
     /// Makes a directory and those above.
     pub(super) async fn make_directory(&self, path: &Path, mode: u32) -> Answered<()> {
-        let request = FileRequest::MakeDirectory { path: self.check(path)?, mode, parents: true };
+        let request = FileRequest::MakeDirectory {
+            path: self.check(path)?,
+            mode,
+            parents: true,
+        };
         self.do_it(path, request, &[]).await
     }
 
     /// Makes a link.
     pub(super) async fn make_symlink(&self, path: &Path, target: &Path) -> Answered<()> {
         let target = target.as_os_str().as_bytes().to_vec();
-        self.do_it(path, FileRequest::MakeSymlink { path: self.check(path)?, target }, &[]).await
+        self.do_it(
+            path,
+            FileRequest::MakeSymlink {
+                path: self.check(path)?,
+                target,
+            },
+            &[],
+        )
+        .await
     }
 
     async fn page(&self, path: &Path, after: Vec<u8>) -> Answered<Vec<FileEntry>> {
-        let request = FileRequest::List { path: self.check(path)?, after, limit: PAGE };
+        let request = FileRequest::List {
+            path: self.check(path)?,
+            after,
+            limit: PAGE,
+        };
         match self.ask(path, request, &[]).await? {
             (FileAnswer::Entries(entries), _) => Ok(entries.into_iter().map(public).collect()),
             _ => Err(self.unexpected()),
@@ -137,7 +185,10 @@ impl LinkFiles {
         let mut open = vec![path.to_owned()];
         while let Some(directory) = open.last().cloned() {
             if open.len() > MAX_DEPTH {
-                return Err(self.io(&directory, io::Error::from_raw_os_error(rustix::io::Errno::LOOP.raw_os_error())));
+                return Err(self.io(
+                    &directory,
+                    io::Error::from_raw_os_error(rustix::io::Errno::LOOP.raw_os_error()),
+                ));
             }
             let mut deeper = None;
             for entry in self.page(&directory, Vec::new()).await? {
@@ -146,12 +197,26 @@ impl LinkFiles {
                     deeper = Some(at);
                     break;
                 }
-                self.do_it(&at, FileRequest::Remove { path: self.check(&at)? }, &[]).await?;
+                self.do_it(
+                    &at,
+                    FileRequest::Remove {
+                        path: self.check(&at)?,
+                    },
+                    &[],
+                )
+                .await?;
             }
             match deeper {
                 Some(deeper) => open.push(deeper),
                 None if self.page(&directory, Vec::new()).await?.is_empty() => {
-                    self.do_it(&directory, FileRequest::Remove { path: self.check(&directory)? }, &[]).await?;
+                    self.do_it(
+                        &directory,
+                        FileRequest::Remove {
+                            path: self.check(&directory)?,
+                        },
+                        &[],
+                    )
+                    .await?;
                     open.pop();
                 }
                 // More pages.
@@ -192,7 +257,10 @@ impl Files for LinkFiles {
     async fn list(&self, path: &Path) -> Result<Vec<FileEntry>, FilesError> {
         let mut entries: Vec<FileEntry> = Vec::new();
         loop {
-            let after = entries.last().map(|entry| entry.name.as_bytes().to_vec()).unwrap_or_default();
+            let after = entries
+                .last()
+                .map(|entry| entry.name.as_bytes().to_vec())
+                .unwrap_or_default();
             let page = self.page(path, after).await?;
             let last = page.len() < usize::try_from(PAGE).unwrap_or(usize::MAX);
             entries.extend(page);
@@ -203,7 +271,10 @@ impl Files for LinkFiles {
     }
 
     async fn stat(&self, path: &Path) -> Result<FileEntry, FilesError> {
-        let request = FileRequest::Stat { path: self.check(path)?, follow: false };
+        let request = FileRequest::Stat {
+            path: self.check(path)?,
+            follow: false,
+        };
         match self.ask(path, request, &[]).await? {
             (FileAnswer::Entry(entry), _) => Ok(public(entry)),
             _ => Err(self.unexpected()),
@@ -213,7 +284,16 @@ impl Files for LinkFiles {
     async fn remove(&self, path: &Path) -> Result<(), FilesError> {
         match self.stat(path).await?.kind {
             FileKind::Directory => self.remove_tree(path).await,
-            _ => self.do_it(path, FileRequest::Remove { path: self.check(path)? }, &[]).await,
+            _ => {
+                self.do_it(
+                    path,
+                    FileRequest::Remove {
+                        path: self.check(path)?,
+                    },
+                    &[],
+                )
+                .await
+            }
         }
     }
 
@@ -253,6 +333,8 @@ fn public(entry: stead_wire::FileEntry) -> FileEntry {
         uid: entry.uid,
         gid: entry.gid,
         mtime: entry.mtime,
-        link_target: entry.link_target.map(|target| PathBuf::from(OsString::from_vec(target))),
+        link_target: entry
+            .link_target
+            .map(|target| PathBuf::from(OsString::from_vec(target))),
     }
 }

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use stead_wire::proof::Transcript;
 use stead_wire::{
-    CommandReport, Frame, FrameDecoder, FrameError, FromSupervisor, GENERATION, Key, MAX_FRAME, OLDEST_GENERATION,
-    Role, ToSupervisor, frame,
+    CommandReport, Frame, FrameDecoder, FrameError, FromSupervisor, GENERATION, Key, MAX_FRAME,
+    OLDEST_GENERATION, Role, ToSupervisor, frame,
 };
 use tokio::io::{AsyncWriteExt, WriteHalf};
 use tokio::net::UnixStream;
@@ -27,7 +27,9 @@ pub enum HandshakeError {
     #[error("what answered at the supervisor's address does not know the instance's key")]
     Impostor,
     /// No generation of the protocol is common.
-    #[error("the supervisor speaks protocol {oldest} to {newest}, this build {OLDEST_GENERATION} to {GENERATION}")]
+    #[error(
+        "the supervisor speaks protocol {oldest} to {newest}, this build {OLDEST_GENERATION} to {GENERATION}"
+    )]
     Incompatible {
         /// Its oldest generation.
         oldest: u16,
@@ -147,14 +149,31 @@ async fn exchange(
         (None, Some(half)) => Writer::Stream(half),
         (None, None) => return Err(io::Error::from(io::ErrorKind::NotConnected).into()),
     };
-    let mut reader = FramedReader { reader, decoder: FrameDecoder::new(stead_wire::MAX_HANDSHAKE_FRAME) };
+    let mut reader = FramedReader {
+        reader,
+        decoder: FrameDecoder::new(stead_wire::MAX_HANDSHAKE_FRAME),
+    };
     let mut nonce = [0; 32];
     getrandom::fill(&mut nonce).map_err(|error| HandshakeError::Random(error.to_string()))?;
-    let hello = ToSupervisor::Hello { oldest: OLDEST_GENERATION, newest: GENERATION, nonce, epoch };
+    let hello = ToSupervisor::Hello {
+        oldest: OLDEST_GENERATION,
+        newest: GENERATION,
+        nonce,
+        epoch,
+    };
     writer.write(&hello).await?;
     let transcript = match receive(&mut reader).await? {
-        FromSupervisor::Challenge { generation, nonce: theirs, proof } => {
-            let transcript = Transcript { host: nonce, supervisor: theirs, generation, epoch };
+        FromSupervisor::Challenge {
+            generation,
+            nonce: theirs,
+            proof,
+        } => {
+            let transcript = Transcript {
+                host: nonce,
+                supervisor: theirs,
+                generation,
+                epoch,
+            };
             let spoken = (OLDEST_GENERATION..=GENERATION).contains(&generation);
             if !spoken || !transcript.verify(Role::Supervisor, key, &proof) {
                 return Err(HandshakeError::Impostor);
@@ -168,11 +187,18 @@ async fn exchange(
     };
     // Only what knows the key is allowed larger frames.
     reader.decoder.set_limit(MAX_FRAME);
-    writer.write(&ToSupervisor::Proof { proof: transcript.prove(Role::Host, key) }).await?;
+    writer
+        .write(&ToSupervisor::Proof {
+            proof: transcript.prove(Role::Host, key),
+        })
+        .await?;
     match receive(&mut reader).await? {
-        FromSupervisor::Welcome { tree, pid, problem, commands } => {
-            Ok((reader, writer, Greeting { tree, pid, problem }, commands))
-        }
+        FromSupervisor::Welcome {
+            tree,
+            pid,
+            problem,
+            commands,
+        } => Ok((reader, writer, Greeting { tree, pid, problem }, commands)),
         _ => Err(HandshakeError::Protocol("no welcome came".to_owned())),
     }
 }

@@ -48,6 +48,8 @@ pub struct Greeting {
 /// The file operations that are under way, and who waits for them.
 type PendingFiles = HashMap<u64, oneshot::Sender<(FileAnswer, Vec<u8>)>>;
 
+type FileReceiver = oneshot::Receiver<(FileAnswer, Vec<u8>)>;
+
 #[derive(Default)]
 struct Table {
     slots: HashMap<CommandId, Slot>,
@@ -88,7 +90,9 @@ impl Drop for AbortOnDrop {
 
 impl std::fmt::Debug for Link {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Link").field("greeting", &self.greeting).finish_non_exhaustive()
+        f.debug_struct("Link")
+            .field("greeting", &self.greeting)
+            .finish_non_exhaustive()
     }
 }
 
@@ -144,9 +148,20 @@ impl Link {
             stopping: watch::Sender::new(false),
             closed: watch::Sender::new(false),
         });
-        let driver = driver::Driver { shared: Arc::clone(&shared), dial, key, epoch };
-        let task = tokio::spawn(driver.run(reader, writer, reports));
-        Ok(Link { shared, greeting, _driver: Arc::new(AbortOnDrop(task.abort_handle())) })
+        let driver = driver::Driver {
+            shared: Arc::clone(&shared),
+            dial,
+            key,
+            epoch,
+        };
+        // Before the task: what a caller sends at once must not get lost.
+        let connection = driver.begin((reader, writer, reports));
+        let task = tokio::spawn(driver.run(connection));
+        Ok(Link {
+            shared,
+            greeting,
+            _driver: Arc::new(AbortOnDrop(task.abort_handle())),
+        })
     }
 
     /// What the supervisor said when it welcomed us.
@@ -170,13 +185,25 @@ impl Link {
         let mut id = [0; 16];
         getrandom::fill(&mut id[8..])?;
         // In order, for whoever reads a trace.
-        id[..8].copy_from_slice(&self.shared.next_command.fetch_add(1, Ordering::Relaxed).to_be_bytes());
+        id[..8].copy_from_slice(
+            &self
+                .shared
+                .next_command
+                .fetch_add(1, Ordering::Relaxed)
+                .to_be_bytes(),
+        );
         Ok(CommandId(id))
     }
 
     /// Sends a command; the receiver gets its end.
-    fn start(&self, spec: &CommandSpec, sink: Sink) -> Result<(CommandId, oneshot::Receiver<Ended>), StartError> {
-        let id = self.new_command_id().map_err(|error| StartError::Failed(error.to_string()))?;
+    fn start(
+        &self,
+        spec: &CommandSpec,
+        sink: Sink,
+    ) -> Result<(CommandId, oneshot::Receiver<Ended>), StartError> {
+        let id = self
+            .new_command_id()
+            .map_err(|error| StartError::Failed(error.to_string()))?;
         let description =
             postcard::to_extend(spec, Vec::new()).map_err(|error| StartError::Failed(error.to_string()))?;
         if description.len() > stead_wire::MAX_COMMAND {
@@ -189,7 +216,11 @@ impl Link {
         }
         let slot = table.slots.entry(id).or_insert(slot);
         // Under the lock, so that a reconnect either sends it or finds it sent.
-        send_description(&self.shared.outbox, id, slot.description.as_deref().unwrap_or_default());
+        send_description(
+            &self.shared.outbox,
+            id,
+            slot.description.as_deref().unwrap_or_default(),
+        );
         Ok((id, done))
     }
 
@@ -224,22 +255,34 @@ impl Link {
     /// Something with a file.
     pub async fn file(&self, request: FileRequest, body: &[u8]) -> Result<(FileAnswer, Vec<u8>), String> {
         let tag = self.shared.next_tag.fetch_add(1, Ordering::Relaxed);
-        let (sender, receiver) = oneshot::channel();
-        {
-            let mut table = self.shared.lock();
-            if let Some(reason) = &table.closed {
-                return Err(reason.clone());
+        let receiver = loop {
+            if let Some(receiver) = self.try_send_file(tag, &request, body)? {
+                break receiver;
             }
-            table.files.insert(tag, sender);
-        }
-        let sent = self.shared.outbox.send(&[(ToSupervisor::File { tag, request }, body)]);
-        if let Err(error) = sent {
-            self.shared.lock().files.remove(&tag);
-            return Err(error.to_string());
-        }
+            // It is being dialled again, or closed, within seconds.
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        };
         receiver.await.map_err(|_| {
-            self.closed_reason().unwrap_or_else(|| "the connection broke meanwhile".to_owned())
+            self.closed_reason()
+                .unwrap_or_else(|| "the connection broke meanwhile".to_owned())
         })
+    }
+
+    /// Sends a file request; `None` while there is no connection.
+    fn try_send_file(&self, tag: u64, request: &FileRequest, body: &[u8]) -> Result<Option<FileReceiver>, String> {
+        // Under the lock, so that the end of the connection finds the waiter.
+        let mut table = self.shared.lock();
+        if let Some(reason) = &table.closed {
+            return Err(reason.clone());
+        }
+        let request = request.clone();
+        let sent = self.shared.outbox.send(&[(ToSupervisor::File { tag, request }, body)]);
+        if !sent.map_err(|error| error.to_string())? {
+            return Ok(None);
+        }
+        let (sender, receiver) = oneshot::channel();
+        table.files.insert(tag, sender);
+        Ok(Some(receiver))
     }
 
     /// Asks the supervisor to end everything and waits until it has, at most so long. `true` when it said

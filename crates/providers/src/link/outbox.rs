@@ -5,9 +5,9 @@
 //! woken for a short command.
 
 use crate::link::transport::Transport;
-use stead_wire::{FrameError, ToSupervisor, frame};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use stead_wire::{FrameError, ToSupervisor, frame};
 use tokio::io::{AsyncWrite, AsyncWriteExt, WriteHalf};
 use tokio::net::UnixStream;
 use tokio::sync::Notify;
@@ -71,12 +71,12 @@ impl Outbox {
         self.more.notify_one();
     }
 
-    /// Puts in frames, all or none. Without a connection they are dropped: whoever needs them said again
-    /// after a reconnect keeps them.
-    pub fn send(&self, frames: &[(ToSupervisor, &[u8])]) -> Result<(), FrameError> {
+    /// Puts in frames, all or none. Without a connection they are dropped, and the answer is `false`: whoever
+    /// needs them said again after a reconnect keeps them.
+    pub fn send(&self, frames: &[(ToSupervisor, &[u8])]) -> Result<bool, FrameError> {
         let mut state = self.lock();
         if !state.connected {
-            return Ok(());
+            return Ok(false);
         }
         let before = state.waiting.len();
         for (message, body) in frames {
@@ -98,7 +98,7 @@ impl Outbox {
         if rest {
             self.more.notify_one();
         }
-        Ok(())
+        Ok(true)
     }
 
     async fn write_socket(&self, connection: u64, socket: &UnixStream) -> io::Result<()> {
@@ -166,10 +166,17 @@ impl Reader {
 }
 
 /// Splits a transport into the reader and what [`Outbox::connect`] takes.
-#[expect(clippy::type_complexity, reason = "two options of which exactly one is set, used in one place")]
+#[expect(
+    clippy::type_complexity,
+    reason = "two options of which exactly one is set, used in one place"
+)]
 pub fn split(
     transport: Transport,
-) -> (Reader, Option<Arc<UnixStream>>, Option<WriteHalf<Box<dyn super::transport::Duplex>>>) {
+) -> (
+    Reader,
+    Option<Arc<UnixStream>>,
+    Option<WriteHalf<Box<dyn super::transport::Duplex>>>,
+) {
     match transport {
         Transport::Socket(socket) => (Reader::Socket(Arc::clone(&socket)), Some(socket), None),
         Transport::Stream(stream) => {

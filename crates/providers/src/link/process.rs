@@ -21,7 +21,11 @@ pub struct CancelOnDrop {
 
 impl CancelOnDrop {
     pub fn new(shared: Arc<Shared>, id: CommandId) -> Self {
-        Self { shared, id, armed: true }
+        Self {
+            shared,
+            id,
+            armed: true,
+        }
     }
 
     /// It has ended.
@@ -36,7 +40,9 @@ impl Drop for CancelOnDrop {
             return;
         }
         let mut table = self.shared.lock();
-        let Some(slot) = table.slots.get_mut(&self.id) else { return };
+        let Some(slot) = table.slots.get_mut(&self.id) else {
+            return;
+        };
         // What it still holds is acknowledged, so that the supervisor is not kept waiting.
         for ack in slot.abandon() {
             self.shared.send(ack);
@@ -48,7 +54,10 @@ impl Drop for CancelOnDrop {
             }
             return;
         }
-        self.shared.send(ToSupervisor::Cancel { id: self.id, grace_ms: 0 });
+        self.shared.send(ToSupervisor::Cancel {
+            id: self.id,
+            grace_ms: 0,
+        });
     }
 }
 
@@ -60,7 +69,10 @@ pub async fn write_stdin(shared: &Shared, id: CommandId, bytes: &[u8]) -> Result
         let progress = shared.progress.notified();
         {
             let mut table = shared.lock();
-            let slot = table.slots.get_mut(&id).ok_or(NotRunning("the command has ended"))?;
+            let slot = table
+                .slots
+                .get_mut(&id)
+                .ok_or(NotRunning("the command has ended"))?;
             let stdin = &mut slot.stdin;
             if stdin.closed {
                 return Err(NotRunning("it reads no more"));
@@ -107,7 +119,12 @@ pub struct LinkProcess {
 impl LinkProcess {
     pub(super) fn new(link: Link, id: CommandId, done: oneshot::Receiver<Ended>) -> Self {
         let guard = CancelOnDrop::new(Arc::clone(&link.shared), id);
-        Self { link, id, done: Some(done), _guard: guard }
+        Self {
+            link,
+            id,
+            done: Some(done),
+            _guard: guard,
+        }
     }
 
     /// Takes what will receive the end; `None` the second time.
@@ -117,7 +134,10 @@ impl LinkProcess {
 
     /// Where the output can be taken from.
     pub fn output(&self) -> LinkOutput {
-        LinkOutput { shared: Arc::clone(&self.link.shared), id: self.id }
+        LinkOutput {
+            shared: Arc::clone(&self.link.shared),
+            id: self.id,
+        }
     }
 
     /// See [`write_stdin`].
@@ -142,7 +162,11 @@ impl LinkProcess {
 
     /// Sends a signal.
     pub fn signal(&self, signal: u8, target: SignalTarget) -> Result<(), NotRunning> {
-        self.send_if_running(ToSupervisor::Signal { id: self.id, signal, target })
+        self.send_if_running(ToSupervisor::Signal {
+            id: self.id,
+            signal,
+            target,
+        })
     }
 
     /// Changes the terminal's size.
@@ -153,7 +177,10 @@ impl LinkProcess {
     /// Ends the tree.
     pub fn cancel(&self, grace: Duration) {
         let grace_ms = u64::try_from(grace.as_millis()).unwrap_or(u64::MAX);
-        self.link.shared.send(ToSupervisor::Cancel { id: self.id, grace_ms });
+        self.link.shared.send(ToSupervisor::Cancel {
+            id: self.id,
+            grace_ms,
+        });
     }
 }
 

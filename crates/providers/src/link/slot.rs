@@ -1,9 +1,9 @@
 //! What the host knows of one command that is with the supervisor.
 
 use bytes::Bytes;
+use std::collections::VecDeque;
 use stead_provider::OutputChunk;
 use stead_wire::{CommandId, Exit, LaunchStage, Refusal, STDIN_WINDOW, Stream, ToSupervisor};
-use std::collections::VecDeque;
 use tokio::sync::oneshot;
 
 /// How a command ended, in the protocol's words.
@@ -71,7 +71,9 @@ pub struct Stdin {
 impl Stdin {
     /// Bytes that may be sent now.
     pub fn room(&self) -> usize {
-        usize::try_from(STDIN_WINDOW).unwrap_or(usize::MAX).saturating_sub(self.untaken.len())
+        usize::try_from(STDIN_WINDOW)
+            .unwrap_or(usize::MAX)
+            .saturating_sub(self.untaken.len())
     }
 
     /// Offset of the next byte to send.
@@ -120,7 +122,12 @@ impl Slot {
     }
 
     /// Takes a chunk. Returns an acknowledgement when one is due.
-    pub fn output(&mut self, stream: Stream, sequence: u64, bytes: Vec<u8>) -> Result<Option<ToSupervisor>, Violation> {
+    pub fn output(
+        &mut self,
+        stream: Stream,
+        sequence: u64,
+        bytes: Vec<u8>,
+    ) -> Result<Option<ToSupervisor>, Violation> {
         let received = &mut self.received[stream.index()];
         if sequence < received.next {
             // Sent again after a reconnect.
@@ -147,7 +154,13 @@ impl Slot {
                 Ok(due.then(|| self.acknowledge(stream)))
             }
             Sink::Queue(queue) => {
-                queue.push_back((sequence, OutputChunk { stream: public(stream), bytes: Bytes::from(bytes) }));
+                queue.push_back((
+                    sequence,
+                    OutputChunk {
+                        stream: public(stream),
+                        bytes: Bytes::from(bytes),
+                    },
+                ));
                 Ok(None)
             }
         }
@@ -155,7 +168,9 @@ impl Slot {
 
     /// The next chunk of the queue, and the acknowledgement that is due because it was taken.
     pub fn take_chunk(&mut self) -> Option<(OutputChunk, Option<ToSupervisor>)> {
-        let Sink::Queue(queue) = &mut self.sink else { return None };
+        let Sink::Queue(queue) = &mut self.sink else {
+            return None;
+        };
         let (sequence, chunk) = queue.pop_front()?;
         let stream = wire(chunk.stream);
         let received = &mut self.received[stream.index()];
@@ -166,7 +181,11 @@ impl Slot {
             received.acknowledged = sequence + 1;
             received.unacknowledged_bytes -= received.taken_bytes;
             received.taken_bytes = 0;
-            ToSupervisor::Ack { id: self.id, stream, next: sequence + 1 }
+            ToSupervisor::Ack {
+                id: self.id,
+                stream,
+                next: sequence + 1,
+            }
         });
         Some((chunk, ack))
     }
@@ -183,11 +202,21 @@ impl Slot {
         received.acknowledged = received.next;
         received.unacknowledged_bytes = 0;
         received.taken_bytes = 0;
-        ToSupervisor::Ack { id: self.id, stream, next: received.next }
+        ToSupervisor::Ack {
+            id: self.id,
+            stream,
+            next: received.next,
+        }
     }
 
     /// The end of a stream, or with `is_mark` all up to the leader's end.
-    pub fn stream_end(&mut self, stream: Stream, next: u64, total: u64, is_mark: bool) -> Result<(), Violation> {
+    pub fn stream_end(
+        &mut self,
+        stream: Stream,
+        next: u64,
+        total: u64,
+        is_mark: bool,
+    ) -> Result<(), Violation> {
         let received = &mut self.received[stream.index()];
         if next < received.next && is_mark {
             return Ok(());
@@ -248,7 +277,11 @@ impl Slot {
                 Sink::Queue(_) => Default::default(),
             };
             // Nobody may be waiting any more.
-            let _ = done.send(Ended::Exited { exit, total_bytes, collected });
+            let _ = done.send(Ended::Exited {
+                exit,
+                total_bytes,
+                collected,
+            });
         }
     }
 
@@ -267,7 +300,9 @@ impl Slot {
     /// It ended without having run, or is lost.
     pub fn fail(&mut self, ended: Ended) {
         self.stdin.closed = true;
-        self.received.iter_mut().for_each(|received| received.ended = true);
+        self.received
+            .iter_mut()
+            .for_each(|received| received.ended = true);
         if let Some(done) = self.done.take() {
             let _ = done.send(ended);
         }
@@ -297,7 +332,13 @@ impl Slot {
             frames.push((ToSupervisor::Stdin { id, offset }, part.to_vec()));
         }
         if self.stdin.ended {
-            frames.push((ToSupervisor::StdinEnd { id, offset: self.stdin.offset() }, Vec::new()));
+            frames.push((
+                ToSupervisor::StdinEnd {
+                    id,
+                    offset: self.stdin.offset(),
+                },
+                Vec::new(),
+            ));
         }
         if let Some(exit) = &report.exit {
             self.exit = Some(exit.clone());

@@ -21,7 +21,10 @@ const BLOCK: u64 = 512;
 enum Content {
     Directory,
     /// Where its bytes are in the spool file.
-    File { at: u64, size: u64 },
+    File {
+        at: u64,
+        size: u64,
+    },
     Symlink(PathBuf),
 }
 
@@ -33,7 +36,10 @@ struct Item {
 }
 
 fn refused(files: &LinkFiles, reason: impl Into<String>) -> FilesError {
-    FilesError::Archive { instance: files.instance.clone(), reason: reason.into() }
+    FilesError::Archive {
+        instance: files.instance.clone(),
+        reason: reason.into(),
+    }
 }
 
 /// Unpacks an archive below `directory`.
@@ -42,7 +48,9 @@ pub async fn upload(
     directory: &Path,
     archive: &mut (dyn AsyncRead + Send + Unpin),
 ) -> Result<(), FilesError> {
-    let spooled = spool(archive).await.map_err(|error| refused(files, error.to_string()))?;
+    let spooled = spool(archive)
+        .await
+        .map_err(|error| refused(files, error.to_string()))?;
     let judged = tokio::task::spawn_blocking(move || judge(spooled)).await;
     let (mut spool, items) = match judged {
         Ok(Ok(judged)) => judged,
@@ -51,8 +59,9 @@ pub async fn upload(
     };
     files.make_directory(directory, 0o755).await?;
     // Links come last, so that no entry can be written through one.
-    let (links, others): (Vec<_>, Vec<_>) =
-        items.into_iter().partition(|item| matches!(item.content, Content::Symlink(_)));
+    let (links, others): (Vec<_>, Vec<_>) = items
+        .into_iter()
+        .partition(|item| matches!(item.content, Content::Symlink(_)));
     for item in others.into_iter().chain(links) {
         let path = directory.join(&item.path);
         match item.content {
@@ -75,7 +84,9 @@ async fn spool(archive: &mut (dyn AsyncRead + Send + Unpin)) -> io::Result<File>
 
 /// Reads all entries and refuses the archive for the first that is not harmless.
 fn judge(mut spool: File) -> Result<(File, Vec<Item>), String> {
-    spool.seek(SeekFrom::Start(0)).map_err(|error| error.to_string())?;
+    spool
+        .seek(SeekFrom::Start(0))
+        .map_err(|error| error.to_string())?;
     let mut archive = tar::Archive::new(&spool);
     let mut items = Vec::new();
     for entry in archive.entries().map_err(|error| error.to_string())? {
@@ -95,9 +106,10 @@ fn judge_entry(entry: &tar::Entry<'_, &File>) -> Result<Option<Item>, String> {
     let path = inside(&name).ok_or_else(|| format!("{} leaves the directory", name.display()))?;
     let header = entry.header();
     let content = match header.entry_type() {
-        tar::EntryType::Regular | tar::EntryType::Continuous | tar::EntryType::GNUSparse => {
-            Content::File { at: entry.raw_file_position(), size: entry.size() }
-        }
+        tar::EntryType::Regular | tar::EntryType::Continuous | tar::EntryType::GNUSparse => Content::File {
+            at: entry.raw_file_position(),
+            size: entry.size(),
+        },
         tar::EntryType::Directory => Content::Directory,
         tar::EntryType::Symlink => {
             let target = entry.link_name().map_err(|error| error.to_string())?;
@@ -110,17 +122,34 @@ fn judge_entry(entry: &tar::Entry<'_, &File>) -> Result<Option<Item>, String> {
         }
         // What `git archive` writes first; it is no file.
         tar::EntryType::XGlobalHeader => return Ok(None),
-        other => return Err(format!("{} is of a kind that is not unpacked: {other:?}", path.display())),
+        other => {
+            return Err(format!(
+                "{} is of a kind that is not unpacked: {other:?}",
+                path.display()
+            ));
+        }
     };
     if header.entry_type() == tar::EntryType::GNUSparse {
-        return Err(format!("{} is a sparse file, which is not unpacked", path.display()));
+        return Err(format!(
+            "{} is a sparse file, which is not unpacked",
+            path.display()
+        ));
     }
     if path.as_os_str().is_empty() && !matches!(content, Content::Directory) {
         return Err("an entry without a name".to_owned());
     }
     let mode = header.mode().map_err(|error| error.to_string())? & 0o777;
-    let mtime = header.mtime().ok().and_then(|t| i64::try_from(t).ok()).unwrap_or(0);
-    Ok(Some(Item { path, mode, mtime, content }))
+    let mtime = header
+        .mtime()
+        .ok()
+        .and_then(|t| i64::try_from(t).ok())
+        .unwrap_or(0);
+    Ok(Some(Item {
+        path,
+        mode,
+        mtime,
+        content,
+    }))
 }
 
 /// The path without `.`; `None` when it is absolute or has a `..`.
@@ -161,12 +190,16 @@ async fn write_file(
     let handle = files.open_write(path, mode).await?;
     let mut left = size;
     let copied = async {
-        spool.seek(SeekFrom::Start(at)).map_err(|error| refused(files, error.to_string()))?;
+        spool
+            .seek(SeekFrom::Start(at))
+            .map_err(|error| refused(files, error.to_string()))?;
         while left > 0 {
             let length = usize::try_from(left).unwrap_or(usize::MAX).min(MAX_FILE_CHUNK);
             let mut part = vec![0; length];
             // A local file without a name, in the page cache: reading it does not wait.
-            spool.read_exact(&mut part).map_err(|error| refused(files, error.to_string()))?;
+            spool
+                .read_exact(&mut part)
+                .map_err(|error| refused(files, error.to_string()))?;
             files.write_part(path, handle, &part).await?;
             left -= length as u64;
         }
@@ -195,11 +228,17 @@ pub async fn download(
             let name = relative.join(&entry.name);
             match entry.kind {
                 FileKind::Directory => {
-                    archive.write_all(&header(&name, &entry, 0).map_err(failed)?).await.map_err(failed)?;
+                    archive
+                        .write_all(&header(&name, &entry, 0).map_err(failed)?)
+                        .await
+                        .map_err(failed)?;
                     open.push(name);
                 }
                 FileKind::Symlink => {
-                    archive.write_all(&header(&name, &entry, 0).map_err(failed)?).await.map_err(failed)?;
+                    archive
+                        .write_all(&header(&name, &entry, 0).map_err(failed)?)
+                        .await
+                        .map_err(failed)?;
                 }
                 FileKind::File => pack_file(files, &directory.join(&name), &name, &entry, archive).await?,
                 // They have no content that an archive could carry.
@@ -221,14 +260,20 @@ async fn pack_file(
     let failed = |error: io::Error| refused(files, error.to_string());
     let (handle, size) = files.open_read(path).await?;
     let copied = async {
-        archive.write_all(&header(name, entry, size).map_err(failed)?).await.map_err(failed)?;
+        archive
+            .write_all(&header(name, entry, size).map_err(failed)?)
+            .await
+            .map_err(failed)?;
         let mut done = 0;
         while done < size {
             let mut part = files.read_part(path, handle, done).await?;
             // The header has promised `size`: a file that grew is cut, one that shrank is an error.
             part.truncate(usize::try_from(size - done).unwrap_or(usize::MAX));
             if part.is_empty() {
-                return Err(refused(files, format!("{} became shorter while it was read", path.display())));
+                return Err(refused(
+                    files,
+                    format!("{} became shorter while it was read", path.display()),
+                ));
             }
             archive.write_all(&part).await.map_err(failed)?;
             done += part.len() as u64;
@@ -287,7 +332,10 @@ mod tests {
         assert!(stays_inside(Path::new("a/b"), Path::new("../../c")));
         assert!(stays_inside(Path::new(""), Path::new("c")));
         for (parent, target) in [("a", "../../c"), ("", ".."), ("a", "/etc"), ("a", "b/../../../c")] {
-            assert!(!stays_inside(Path::new(parent), Path::new(target)), "{parent} -> {target}");
+            assert!(
+                !stays_inside(Path::new(parent), Path::new(target)),
+                "{parent} -> {target}"
+            );
         }
     }
 }

@@ -55,6 +55,10 @@ pub async fn connect(path: &std::path::Path) -> io::Result<UnixStream> {
         return Err(io::ErrorKind::InvalidInput.into());
     };
     let directory = std::fs::File::open(directory)?;
-    let short = PathBuf::from(format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&directory))).join(name);
+    let short = PathBuf::from(format!(
+        "/proc/self/fd/{}",
+        std::os::fd::AsRawFd::as_raw_fd(&directory)
+    ))
+    .join(name);
     UnixStream::connect(short).await
 }

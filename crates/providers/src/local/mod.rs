@@ -14,8 +14,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use stead_provider::{Files, Process, Provider};
 use stead_types::{
-    Availability, Axes, CommandLine, ComputeConfig, ComputeInstance, ExecResult, ExecuteError, FilesError, InstanceId,
-    InstanceStatus, ListError, ProvisionError, ShutdownError,
+    Availability, Axes, CommandLine, ComputeConfig, ComputeInstance, ExecResult, ExecuteError, FilesError,
+    InstanceId, InstanceStatus, ListError, ProvisionError, ShutdownError,
 };
 
 /// The name under which this provider is registered.
@@ -48,7 +48,10 @@ impl LocalProvider {
 
     /// A provider that keeps its instances in a folder of one's choice, which belongs to this user alone.
     pub fn with_state_dir(directory: impl Into<std::path::PathBuf>) -> Self {
-        Self { state_dir: Some(directory.into()), ..Self::default() }
+        Self {
+            state_dir: Some(directory.into()),
+            ..Self::default()
+        }
     }
 
     fn state(&self) -> std::io::Result<State> {
@@ -81,13 +84,18 @@ impl LocalProvider {
             return Some(place);
         }
         let place = provision::adopt(&self.state().ok()?, id).await?;
-        self.places().insert(id.clone(), Entry::Running(Box::new(place.clone())));
+        self.places()
+            .insert(id.clone(), Entry::Running(Box::new(place.clone())));
         Some(place)
     }
 
     fn list_failed(error: std::io::Error) -> ListError {
         let reason = error.to_string();
-        ListError::Failed { provider: NAME.to_owned(), reason, source: Some(Box::new(error)) }
+        ListError::Failed {
+            provider: NAME.to_owned(),
+            reason,
+            source: Some(Box::new(error)),
+        }
     }
 }
 
@@ -95,7 +103,10 @@ impl LocalProvider {
 fn warn_once() {
     static WARNED: Once = Once::new();
     WARNED.call_once(|| {
-        tracing::warn!(provider = NAME, "local runs commands on this host with no isolation");
+        tracing::warn!(
+            provider = NAME,
+            "local runs commands on this host with no isolation"
+        );
     });
 }
 
@@ -130,10 +141,13 @@ impl Provider for LocalProvider {
     async fn provision(&self, config: ComputeConfig) -> Result<ComputeInstance, ProvisionError> {
         warn_once();
         options::check(&config)?;
-        let state = self.state().map_err(|error| provision::failed("its folder cannot be used", error))?;
+        let state = self
+            .state()
+            .map_err(|error| provision::failed("its folder cannot be used", error))?;
         let place = provision::provision(&state, config).await?;
         let instance = place.instance.clone();
-        self.places().insert(instance.id.clone(), Entry::Running(Box::new(place)));
+        self.places()
+            .insert(instance.id.clone(), Entry::Running(Box::new(place)));
         Ok(instance)
     }
 
@@ -143,7 +157,10 @@ impl Provider for LocalProvider {
         command: CommandLine,
         config: ComputeConfig,
     ) -> Result<Process, ExecuteError> {
-        let place = self.reach(id).await.ok_or_else(|| ExecuteError::NoInstance { instance: id.clone() })?;
+        let place = self
+            .reach(id)
+            .await
+            .ok_or_else(|| ExecuteError::NoInstance { instance: id.clone() })?;
         place.spawn(command, config)
     }
 
@@ -153,7 +170,10 @@ impl Provider for LocalProvider {
         command: CommandLine,
         config: ComputeConfig,
     ) -> Result<ExecResult, ExecuteError> {
-        let place = self.reach(id).await.ok_or_else(|| ExecuteError::NoInstance { instance: id.clone() })?;
+        let place = self
+            .reach(id)
+            .await
+            .ok_or_else(|| ExecuteError::NoInstance { instance: id.clone() })?;
         place.execute(command, config).await
     }
 
@@ -185,7 +205,10 @@ impl Provider for LocalProvider {
                     None => folder.record().ok().map(|record| record.instance),
                 };
                 if let Some(instance) = instance {
-                    let instance = ComputeInstance { status: InstanceStatus::Error, ..instance };
+                    let instance = ComputeInstance {
+                        status: InstanceStatus::Error,
+                        ..instance
+                    };
                     self.places().insert(id.clone(), Entry::Error(instance));
                 }
                 Err(failed(error))
@@ -196,13 +219,17 @@ impl Provider for LocalProvider {
     async fn list_instances(&self) -> Result<Vec<ComputeInstance>, ListError> {
         let state = self.state().map_err(Self::list_failed)?;
         let records = state.instances().map_err(Self::list_failed)?;
-        let own = records.into_iter().filter(|(_, record)| record.instance.provider == NAME);
+        let own = records
+            .into_iter()
+            .filter(|(_, record)| record.instance.provider == NAME);
         Ok(own.map(|(_, record)| self.with_status(record)).collect())
     }
 
     async fn status(&self, id: &InstanceId) -> Result<Option<ComputeInstance>, ListError> {
         let state = self.state().map_err(Self::list_failed)?;
-        let Some(folder) = state.find(id) else { return Ok(None) };
+        let Some(folder) = state.find(id) else {
+            return Ok(None);
+        };
         match folder.record() {
             Ok(record) if record.instance.provider == NAME => Ok(Some(self.with_status(record))),
             Ok(_) => Ok(None),
@@ -228,7 +255,10 @@ impl LocalProvider {
     /// The record says how it was; whether it still is, its supervisor's process says.
     fn with_status(&self, record: Record) -> ComputeInstance {
         let mut instance = record.instance;
-        let alive = record.supervisor.as_ref().is_some_and(crate::state::ProcessIdentity::is_alive);
+        let alive = record
+            .supervisor
+            .as_ref()
+            .is_some_and(crate::state::ProcessIdentity::is_alive);
         let failed = matches!(self.places().get(&instance.id), Some(Entry::Error(_)));
         instance.status = match (failed, alive) {
             (true, _) => InstanceStatus::Error,

@@ -5,16 +5,27 @@ use stead_types::{ComputeConfig, NetworkPolicy, ProvisionError};
 use stead_wire::TreeTracking;
 
 fn unsupported(key: &str, reason: &str) -> ProvisionError {
-    ProvisionError::Unsupported { provider: NAME.to_owned(), key: key.to_owned(), reason: reason.to_owned() }
+    ProvisionError::Unsupported {
+        provider: NAME.to_owned(),
+        key: key.to_owned(),
+        reason: reason.to_owned(),
+    }
 }
 
 fn option(option: &str, reason: impl Into<String>) -> ProvisionError {
-    ProvisionError::Option { provider: NAME.to_owned(), option: option.to_owned(), reason: reason.into() }
+    ProvisionError::Option {
+        provider: NAME.to_owned(),
+        option: option.to_owned(),
+        reason: reason.into(),
+    }
 }
 
 /// Refuses what a process of the host cannot have.
 pub fn check(config: &ComputeConfig) -> Result<(), ProvisionError> {
-    config.check().map_err(|source| ProvisionError::Invalid { provider: NAME.to_owned(), source })?;
+    config.check().map_err(|source| ProvisionError::Invalid {
+        provider: NAME.to_owned(),
+        source,
+    })?;
     if config.image.is_some() {
         return Err(unsupported("image", "it runs on the host's own files"));
     }
@@ -24,7 +35,10 @@ pub fn check(config: &ComputeConfig) -> Result<(), ProvisionError> {
     match &config.network {
         None | Some(NetworkPolicy::Full) => {}
         Some(NetworkPolicy::None | NetworkPolicy::Allow { .. }) => {
-            return Err(unsupported("network", "it has the host's network and cannot restrict it"));
+            return Err(unsupported(
+                "network",
+                "it has the host's network and cannot restrict it",
+            ));
         }
     }
     if !config.mounts.is_empty() {
@@ -40,7 +54,9 @@ pub fn tree(config: &ComputeConfig) -> Result<Option<TreeTracking>, ProvisionErr
             return Err(option(name, "the only option is 'tree'"));
         }
     }
-    let Some(value) = config.options.get("tree") else { return Ok(None) };
+    let Some(value) = config.options.get("tree") else {
+        return Ok(None);
+    };
     match value.as_str() {
         Some("auto") => Ok(None),
         Some("cgroup2") => Ok(Some(TreeTracking::CgroupV2)),

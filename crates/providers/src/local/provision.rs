@@ -10,7 +10,9 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::process::Stdio;
 use std::sync::Arc;
-use stead_types::{Axes, ComputeConfig, ComputeInstance, InheritEnv, InstanceId, InstanceStatus, ProvisionError};
+use stead_types::{
+    Axes, ComputeConfig, ComputeInstance, InheritEnv, InstanceId, InstanceStatus, ProvisionError,
+};
 use stead_wire::Key;
 use tokio::process::{Child, Command};
 
@@ -23,15 +25,23 @@ const MINIMAL: [&str; 6] = ["PATH", "HOME", "LANG", "TERM", "USER", "TMPDIR"];
 /// A failure with its source.
 pub fn failed(what: &str, error: io::Error) -> ProvisionError {
     let reason = format!("{what}: {error}");
-    ProvisionError::Failed { provider: NAME.to_owned(), reason, source: Some(Box::new(error)) }
+    ProvisionError::Failed {
+        provider: NAME.to_owned(),
+        reason,
+        source: Some(Box::new(error)),
+    }
 }
 
 /// Brings up an instance. Dropping the future removes what was made: each guard undoes its own step.
 pub async fn provision(state: &State, config: ComputeConfig) -> Result<Place, ProvisionError> {
     let id = InstanceId::generate();
     let key = new_key().map_err(|error| failed("no key could be made", error))?;
-    let program = state.supervisor().map_err(|error| failed("the supervisor could not be installed", error))?;
-    let folder = state.create(&id, &key).map_err(|error| failed("its folder could not be made", error))?;
+    let program = state
+        .supervisor()
+        .map_err(|error| failed("the supervisor could not be installed", error))?;
+    let folder = state
+        .create(&id, &key)
+        .map_err(|error| failed("its folder could not be made", error))?;
     let folder = FolderGuard(Some(folder));
     let workdir = config.workdir.clone().unwrap_or_else(|| folder.get().work());
     let (child, socket) = start(&program, folder.get(), &id, &config, &workdir)
@@ -48,7 +58,10 @@ pub async fn provision(state: &State, config: ComputeConfig) -> Result<Place, Pr
 struct FolderGuard(Option<InstanceFolder>);
 
 impl FolderGuard {
-    #[expect(clippy::expect_used, reason = "only `disarm`, which consumes the guard, empties it")]
+    #[expect(
+        clippy::expect_used,
+        reason = "only `disarm`, which consumes the guard, empties it"
+    )]
     fn get(&self) -> &InstanceFolder {
         self.0.as_ref().expect("the guard is armed")
     }
@@ -72,7 +85,11 @@ struct ChildGuard(Option<Child>);
 
 impl ChildGuard {
     fn pid(&self) -> i32 {
-        self.0.as_ref().and_then(Child::id).and_then(|pid| i32::try_from(pid).ok()).unwrap_or(0)
+        self.0
+            .as_ref()
+            .and_then(Child::id)
+            .and_then(|pid| i32::try_from(pid).ok())
+            .unwrap_or(0)
     }
 
     /// It lives on. The runtime waits for it when it ends, so that it does not stay a zombie.
@@ -116,10 +133,15 @@ fn start(
     if let Some(tree) = options::tree(config).ok().flatten() {
         command.arg("--tree").arg(options::tree_name(tree));
     }
-    command.env_clear().envs(inherited(config.inherit_env.unwrap_or(InheritEnv::All)));
+    command
+        .env_clear()
+        .envs(inherited(config.inherit_env.unwrap_or(InheritEnv::All)));
     // By this mark its processes are found should the supervisor itself be killed.
     command.env("STEAD_INSTANCE", id.as_str());
-    command.stdin(Stdio::from(OwnedFd::from(theirs))).stdout(Stdio::null()).stderr(Stdio::null());
+    command
+        .stdin(Stdio::from(OwnedFd::from(theirs)))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
     // Its own directory must not keep the caller's from being removed.
     command.current_dir("/");
     Ok((command.spawn()?, ours))
@@ -134,7 +156,10 @@ fn inherited(which: InheritEnv) -> Vec<(OsString, OsString)> {
     std::env::vars_os().filter(|(name, _)| wanted(name)).collect()
 }
 
-#[expect(clippy::too_many_arguments, reason = "the one step in which all that was made before meets")]
+#[expect(
+    clippy::too_many_arguments,
+    reason = "the one step in which all that was made before meets"
+)]
 async fn handshake(
     folder: &InstanceFolder,
     id: &InstanceId,
@@ -144,11 +169,18 @@ async fn handshake(
     supervisor: i32,
     socket: std::os::unix::net::UnixStream,
 ) -> Result<Place, ProvisionError> {
-    socket.set_nonblocking(true).map_err(|error| failed("its socket", error))?;
+    socket
+        .set_nonblocking(true)
+        .map_err(|error| failed("its socket", error))?;
     let stream = tokio::net::UnixStream::from_std(socket).map_err(|error| failed("its socket", error))?;
     let link = establish(stream, folder, key).await?;
     if let Some(problem) = link.greeting().problem {
-        return Err(place_error(NAME, &config, &workdir.display().to_string(), problem));
+        return Err(place_error(
+            NAME,
+            &config,
+            &workdir.display().to_string(),
+            problem,
+        ));
     }
     let record = Record {
         instance: describe(id, &link, workdir, &config),
@@ -156,8 +188,14 @@ async fn handshake(
         detached: config.detached,
         supervisor: ProcessIdentity::of(supervisor).ok(),
     };
-    folder.write_record(&record).map_err(|error| failed("its record could not be written", error))?;
-    Ok(Place { instance: record.instance, config, link })
+    folder
+        .write_record(&record)
+        .map_err(|error| failed("its record could not be written", error))?;
+    Ok(Place {
+        instance: record.instance,
+        config,
+        link,
+    })
 }
 
 async fn establish(
@@ -166,13 +204,24 @@ async fn establish(
     key: &Key,
 ) -> Result<Link, ProvisionError> {
     let dial = Arc::new(DialPath(folder.socket()));
-    Link::establish(Transport::from(stream), dial, key.clone(), 1).await.map_err(|error: HandshakeError| {
-        let reason = error.to_string();
-        ProvisionError::Failed { provider: NAME.to_owned(), reason, source: Some(Box::new(error)) }
-    })
+    Link::establish(Transport::from(stream), dial, key.clone(), 1)
+        .await
+        .map_err(|error: HandshakeError| {
+            let reason = error.to_string();
+            ProvisionError::Failed {
+                provider: NAME.to_owned(),
+                reason,
+                source: Some(Box::new(error)),
+            }
+        })
 }
 
-fn describe(id: &InstanceId, link: &Link, workdir: &std::path::Path, config: &ComputeConfig) -> ComputeInstance {
+fn describe(
+    id: &InstanceId,
+    link: &Link,
+    workdir: &std::path::Path,
+    config: &ComputeConfig,
+) -> ComputeInstance {
     let mut metadata = serde_json::Map::new();
     metadata.insert("workdir".to_owned(), workdir.display().to_string().into());
     metadata.insert("tree".to_owned(), options::tree_name(link.greeting().tree).into());
@@ -199,5 +248,9 @@ pub async fn adopt(state: &State, id: &InstanceId) -> Option<Place> {
     }
     let stream = crate::link::connect(&folder.socket()).await.ok()?;
     let link = establish(stream, &folder, &folder.key().ok()?).await.ok()?;
-    Some(Place { instance: record.instance, config: ComputeConfig::default(), link })
+    Some(Place {
+        instance: record.instance,
+        config: ComputeConfig::default(),
+        link,
+    })
 }

@@ -63,8 +63,12 @@ pub async fn prune(state: &State) -> io::Result<Vec<InstanceId>> {
 }
 
 fn signal(process: &ProcessIdentity, signal: Signal) {
-    let Some(pid) = Pid::from_raw(process.pid) else { return };
-    let Ok(pinned) = pidfd_open(pid, PidfdFlags::empty()) else { return };
+    let Some(pid) = Pid::from_raw(process.pid) else {
+        return;
+    };
+    let Ok(pinned) = pidfd_open(pid, PidfdFlags::empty()) else {
+        return;
+    };
     // Pinned first, then compared: the number may have been given to another.
     if process.is_alive() {
         let _ = pidfd_send_signal(&pinned, signal);
@@ -75,7 +79,10 @@ async fn wait_until(done: impl Fn() -> bool) -> io::Result<()> {
     let until = Instant::now() + PATIENCE;
     while !done() {
         if Instant::now() >= until {
-            return Err(io::Error::new(io::ErrorKind::TimedOut, "its processes do not end"));
+            return Err(io::Error::new(
+                io::ErrorKind::TimedOut,
+                "its processes do not end",
+            ));
         }
         tokio::time::sleep(PAUSE).await;
     }
@@ -127,10 +134,17 @@ fn end_marked(id: &InstanceId) -> bool {
     let mark = format!("STEAD_INSTANCE={id}");
     let mut found = false;
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-        let Ok(identity) = ProcessIdentity::of(pid) else { continue };
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
+        let Ok(identity) = ProcessIdentity::of(pid) else {
+            continue;
+        };
         let environ = fs::read(entry.path().join("environ")).unwrap_or_default();
-        if environ.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes()) {
+        if environ
+            .split(|byte| *byte == 0)
+            .any(|variable| variable == mark.as_bytes())
+        {
             found = true;
             signal(&identity, Signal::KILL);
         }

@@ -1,0 +1,118 @@
+//! `kill -9` of the process that holds an instance: nothing of it is left, and `stead prune` does it at once.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// What the specification allows; reaching it means that something is left for good.
+const LEFT_AT_MOST: Duration = Duration::from_secs(60);
+
+fn holder(state: &Path, args: &[&str]) -> (Child, PathBuf) {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_stead"))
+        .args(["run", "--timeout", "never"])
+        .args(args)
+        .args(["--shell", "echo up; setsid sleep 4501 & exec sleep 4502"])
+        .env("STEAD_STATE_DIR", state)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stdout.as_mut().unwrap()), &mut line).unwrap();
+    assert_eq!(line, "up\n");
+    (child, state.join("instances"))
+}
+
+fn kill(mut child: Child) {
+    // SIGKILL: nothing of its own can clean up.
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+fn is_empty(folder: &Path) -> bool {
+    std::fs::read_dir(folder).unwrap().next().is_none()
+}
+
+fn sleepers() -> usize {
+    let matches = |entry: &std::fs::DirEntry| {
+        let cmdline = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        cmdline.starts_with(b"sleep\x004501") || cmdline.starts_with(b"sleep\x004502")
+    };
+    std::fs::read_dir("/proc").unwrap().flatten().filter(matches).count()
+}
+
+fn until(what: &str, done: impl Fn() -> bool) {
+    let until = Instant::now() + LEFT_AT_MOST;
+    while !done() {
+        assert!(Instant::now() < until, "{what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn containers(folder: &Path) -> Vec<String> {
+    let names = std::fs::read_dir(folder).unwrap().flatten();
+    names.map(|entry| format!("stead-{}", entry.file_name().to_string_lossy())).collect()
+}
+
+fn exists(container: &str) -> bool {
+    Command::new("docker").args(["inspect", container]).output().unwrap().status.success()
+}
+
+fn engine_or_skip(test: &str) -> bool {
+    let there = Command::new("docker").args(["image", "inspect", "stead-test/busybox:1"]).output();
+    if there.is_ok_and(|output| output.status.success()) {
+        return true;
+    }
+    assert!(std::env::var_os("STEAD_TEST_NO_SKIP").is_none_or(|set| set != "1"), "{test} needs an engine");
+    let line = format!("SKIPPED {test}: no engine with the test image\n");
+    print!("{line}");
+    if let Some(log) = std::env::var_os("STEAD_SKIP_LOG") {
+        let mut log = std::fs::OpenOptions::new().append(true).create(true).open(log).unwrap();
+        std::io::Write::write_all(&mut log, line.as_bytes()).unwrap();
+    }
+    false
+}
+
+// One test, so that nobody else's sleepers are counted.
+#[test]
+fn nothing_is_left_of_an_owner_that_was_killed() {
+    let dir = tempfile::tempdir().unwrap();
+    let (child, folder) = holder(&dir.path().join("a"), &["--provider", "local"]);
+    assert_eq!(sleepers(), 2, "the control: they run");
+    kill(child);
+    until("processes of a local instance are left", || sleepers() == 0);
+    until("a folder of a local instance is left", || is_empty(&folder));
+
+    let state = dir.path().join("b");
+    let (child, folder) = holder(&state, &["--provider", "local"]);
+    kill(child);
+    prune(&state);
+    assert!(sleepers() == 0 && is_empty(&folder), "prune does it at once");
+
+    if engine_or_skip("nothing_is_left_of_an_owner_of_a_container") {
+        docker(dir.path());
+    }
+}
+
+fn prune(state: &Path) {
+    let pruned = Command::new(env!("CARGO_BIN_EXE_stead")).arg("prune").env("STEAD_STATE_DIR", state).status();
+    assert!(pruned.unwrap().success());
+}
+
+fn docker(dir: &Path) {
+    let image = ["--provider", "docker", "--image", "stead-test/busybox:1"];
+    let (child, folder) = holder(&dir.join("c"), &image);
+    let held = containers(&folder);
+    assert!(held.len() == 1 && exists(&held[0]), "the control: it runs");
+    kill(child);
+    until("a container is left", || !exists(&held[0]));
+    until("a folder of a container is left", || is_empty(&folder));
+    assert_eq!(sleepers(), 0);
+
+    let state = dir.join("d");
+    let (child, folder) = holder(&state, &image);
+    let held = containers(&folder);
+    kill(child);
+    prune(&state);
+    assert!(!exists(&held[0]), "prune does it at once");
+    until("a folder of a container is left", || is_empty(&folder));
+}
