@@ -8,6 +8,8 @@ use std::process::{Command, Output, Stdio};
 fn stead(state: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_stead"));
     command.env("STEAD_STATE_DIR", state.join("state")).env("HOME", state).env_remove("XDG_CONFIG_HOME");
+    // The warning of `local` has a test of its own.
+    command.env("STEAD_LOG", "error");
     command.current_dir(state);
     command
 }
@@ -107,6 +109,7 @@ fn a_reader_that_is_gone_ends_it_quietly() {
     let output = Command::new("sh")
         .args(["-c", &stead])
         .env("STEAD_STATE_DIR", dir.path().join("state"))
+        .env("STEAD_LOG", "error")
         .current_dir(dir.path())
         .output()
         .unwrap();
@@ -123,7 +126,7 @@ fn mistakes_are_told_with_what_to_do_and_a_code() {
         (&["run", "--provider", "local", "--timeout", "soon", "--", "true"], 2, "500ms"),
         (&["run", "--provider", "local", "-e", "=x", "--", "true"], 2, "[usage]"),
         (&["run", "--provider", "local", "--workdir", "/nonexistent/x", "--user", "no-such-user", "--", "true"], 125, "[user_invalid]"),
-        (&["run", "--provider", "local"], 2, "--shell"),
+        (&["run", "--provider", "local"], 2, "<CMD>"),
         (&["rm", "nothing"], 125, "[instance_not_found]"),
     ] {
         let output = run(args);
@@ -185,6 +188,13 @@ fn the_configuration_is_shown_with_its_origin_and_a_mistake_stops_all() {
     let output = stead(dir.path()).args(["run", "--", "true"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("did you mean `provider`?"));
+}
+
+#[test]
+fn local_says_once_that_it_does_not_isolate() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = stead(dir.path()).env("STEAD_LOG", "warn").args(["run", "--provider", "local", "--", "true"]).output().unwrap();
+    assert_eq!(text(&output.stderr).matches("no isolation").count(), 1, "{}", text(&output.stderr));
 }
 
 #[test]

@@ -51,7 +51,8 @@ impl Escape {
         match self {
             Self::Background | Self::IgnoresTerm | Self::Stopped => format!("sh -c '{body}' &"),
             Self::Session => format!("setsid sh -c '{body}' &"),
-            Self::Nohup => format!("nohup sh -c '{body}' >/dev/null 2>&1 &"),
+            // What `nohup` does; not every small system has the program.
+            Self::Nohup => format!("(trap \"\" HUP; exec sh -c '{body}' >/dev/null 2>&1) &"),
             Self::DoubleFork => format!("( sh -c '{body}' & )"),
             Self::Daemon => {
                 format!("( env -i PATH=\"$PATH\" setsid sh -c '{body}' </dev/null >/dev/null 2>&1 & )")

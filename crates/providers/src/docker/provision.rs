@@ -140,16 +140,15 @@ impl Undo {
         self.folder = None;
         self.guarded.take()
     }
-}
 
-impl Drop for Undo {
-    fn drop(&mut self) {
+    /// What is to be removed, as a future of its own; afterwards nothing is.
+    fn removal(&mut self) -> Option<impl Future<Output = ()> + Send + use<>> {
         let (container, folder, guarded) = (self.container.take(), self.folder.take(), self.guarded.take());
         if container.is_none() && folder.is_none() {
-            return;
+            return None;
         }
         let engine = self.engine.clone();
-        self.runtime.spawn(async move {
+        Some(async move {
             if let Some(container) = container
                 && let Err(error) = engine.remove_container(&container).await
             {
@@ -160,7 +159,33 @@ impl Drop for Undo {
                 let _ = folder.remove();
             }
             drop(guarded);
-        });
+        })
+    }
+}
+
+/// Only when the caller is gone: then nobody waits for the removal.
+impl Drop for Undo {
+    fn drop(&mut self) {
+        if let Some(removal) = self.removal() {
+            self.runtime.spawn(removal);
+        }
+    }
+}
+
+/// Keeps what came up; removes what did not, before the error is told.
+async fn finish<E>(mut undo: Undo, place: Result<Place, E>) -> Result<Brought, E> {
+    match place {
+        Ok(place) => Ok(Brought {
+            place,
+            guarded: undo.disarm(),
+        }),
+        Err(error) => {
+            if let Some(removal) = undo.removal() {
+                // A task of its own, so that it goes on when the caller is gone meanwhile.
+                let _ = tokio::spawn(removal).await;
+            }
+            Err(error)
+        }
     }
 }
 
@@ -231,13 +256,18 @@ impl Request<'_> {
     }
 
     async fn by_socket(&self) -> Result<Brought, Attempt> {
+        let mut undo = self.undo();
+        let place = self.by_socket_steps(&mut undo).await;
+        finish(undo, place).await
+    }
+
+    async fn by_socket_steps(&self, undo: &mut Undo) -> Result<Place, Attempt> {
         let id = InstanceId::generate();
         let key = new_key().map_err(|error| failed("no key could be made", error))?;
         let supervisor = self
             .state
             .supervisor()
             .map_err(|error| failed("the supervisor could not be installed", error))?;
-        let mut undo = self.undo();
         let folder = self
             .state
             .create(&id, &key)
@@ -253,7 +283,7 @@ impl Request<'_> {
             let guarded = guard(&supervisor, Some(folder.path()), Some((engine, &plan.name)));
             undo.guarded = Some(guarded.map_err(|error| failed("the guard could not be started", error))?);
         }
-        self.create(&mut undo, &plan).await?;
+        self.create(undo, &plan).await?;
         self.engine
             .start_container(&plan.name)
             .await
@@ -262,17 +292,19 @@ impl Request<'_> {
         let dial = Arc::new(DialPath(folder.socket()));
         let place = self.greet(&id, &key, socket, dial, plan, "socket").await?;
         self.record(&folder, &place)?;
-        Ok(Brought {
-            place,
-            guarded: undo.disarm(),
-        })
+        Ok(place)
     }
 
     async fn by_relay(&self) -> Result<Brought, ProvisionError> {
+        let mut undo = self.undo();
+        let place = self.by_relay_steps(&mut undo).await;
+        finish(undo, place).await
+    }
+
+    async fn by_relay_steps(&self, undo: &mut Undo) -> Result<Place, ProvisionError> {
         let id = InstanceId::generate();
         let key = new_key().map_err(|error| failed("no key could be made", error))?;
         let plan = self.plan(&id, Access::ExecRelay)?;
-        let mut undo = self.undo();
         if let (Address::Unix(engine), false) = (&self.facts.address, self.config.detached) {
             let supervisor = self
                 .state
@@ -289,7 +321,7 @@ impl Request<'_> {
                 source: None,
             },
         };
-        self.create(&mut undo, &plan).await.map_err(unreachable)?;
+        self.create(undo, &plan).await.map_err(unreachable)?;
         let owner = plan.body.user.as_deref().and_then(numeric_owner);
         let archive = supervisor_archive(crate::supervisor::SUPERVISOR, key.as_bytes(), owner)
             .map_err(|error| failed("the supervisor could not be packed", error))?;
@@ -305,11 +337,7 @@ impl Request<'_> {
             engine: self.engine.clone(),
             container: plan.name.clone(),
         });
-        let place = self.greet_by_relay(&id, &key, dial, plan).await?;
-        Ok(Brought {
-            place,
-            guarded: undo.disarm(),
-        })
+        self.greet_by_relay(&id, &key, dial, plan).await
     }
 
     /// Creates the container. It is to be removed from before it may exist: a creation that is dropped can

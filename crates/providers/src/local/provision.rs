@@ -156,10 +156,6 @@ fn inherited(which: InheritEnv) -> Vec<(OsString, OsString)> {
     std::env::vars_os().filter(|(name, _)| wanted(name)).collect()
 }
 
-#[expect(
-    clippy::too_many_arguments,
-    reason = "the one step in which all that was made before meets"
-)]
 async fn handshake(
     folder: &InstanceFolder,
     id: &InstanceId,
