@@ -12,6 +12,11 @@ pub(super) fn cases() -> Vec<Case> {
     vec![
         case!("2", "a spawned program takes input while it gives output", live),
         case!("2", "output comes as it is written, not at the end", as_it_comes),
+        case!(
+            "2",
+            "input that a program took before its end is no error",
+            taken_input
+        ),
         case!("2", "output of both streams is told apart", both_streams),
         case!(
             "2",
@@ -107,6 +112,17 @@ async fn as_it_comes(subject: &Subject) -> Outcome {
     process.control().write_stdin(b"go\n").await?;
     ensure_bytes("the rest", &read_until(&mut process, b"\n").await?, b"b go\n")?;
     ensure_exit(&process.wait_discarding_output().await?, 5, None)?;
+    Ok(Verdict::Passed)
+}
+
+async fn taken_input(subject: &Subject) -> Outcome {
+    let place = subject.shared().await?;
+    // The end comes at the same time as the answer to the write, in either order: so one tries often.
+    for _ in 0..200 {
+        let mut process = place.spawn("read line; exit 3", interactive()).await?;
+        process.control().write_stdin(b"go\n").await?;
+        ensure_exit(&process.wait_discarding_output().await?, 3, None)?;
+    }
     Ok(Verdict::Passed)
 }
 
