@@ -5,7 +5,7 @@ use anyhow::Result;
 
 /// Sets up, builds everything as a release, and measures.
 pub fn run() -> Result<()> {
-    drop(setup::run()?);
+    setup::run()?;
     step::run(workspace::cargo().args([
         "build",
         "--release",

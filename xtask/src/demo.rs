@@ -16,7 +16,17 @@ pub struct DemoOptions {
 pub fn run(options: &DemoOptions) -> Result<()> {
     setup::run()?;
     let mut command = workspace::cargo();
-    command.args(["run", "--quiet", "--release", "--package", "stead-cli", "--", "run"]);
-    command.args(["--image", "stead-test/busybox:1", "--"]).args(&options.argv);
+    command.args([
+        "run",
+        "--quiet",
+        "--release",
+        "--package",
+        "stead-cli",
+        "--",
+        "run",
+    ]);
+    command
+        .args(["--image", "stead-test/busybox:1", "--"])
+        .args(&options.argv);
     step::run(&mut command)
 }

@@ -1,4 +1,5 @@
 //! The built command, as a user meets it.
+#![expect(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
 use std::io::Write;
 use std::path::Path;
@@ -7,7 +8,10 @@ use std::process::{Command, Output, Stdio};
 /// The command with folders of its own.
 fn stead(state: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_stead"));
-    command.env("STEAD_STATE_DIR", state.join("state")).env("HOME", state).env_remove("XDG_CONFIG_HOME");
+    command
+        .env("STEAD_STATE_DIR", state.join("state"))
+        .env("HOME", state)
+        .env_remove("XDG_CONFIG_HOME");
     // The warning of `local` has a test of its own.
     command.env("STEAD_LOG", "error");
     command.current_dir(state);
@@ -30,7 +34,10 @@ fn text(bytes: &[u8]) -> String {
 #[test]
 fn streams_and_codes_are_the_commands_own() {
     let output = local(&["--shell", "echo out; echo err >&2; exit 3"]);
-    assert_eq!((text(&output.stdout), text(&output.stderr)), ("out\n".into(), "err\n".into()));
+    assert_eq!(
+        (text(&output.stdout), text(&output.stderr)),
+        ("out\n".into(), "err\n".into())
+    );
     assert_eq!(output.status.code(), Some(3));
     for (args, code) in [
         (&["--", "true"][..], 0),
@@ -53,8 +60,19 @@ fn json_is_one_document_with_stable_names() {
     assert_eq!(
         names,
         [
-            "exit_code", "signal", "timed_out", "stdout", "stdout_base64", "stdout_total_bytes", "stdout_truncated",
-            "stderr", "stderr_total_bytes", "stderr_truncated", "duration_ms", "provider", "isolation",
+            "exit_code",
+            "signal",
+            "timed_out",
+            "stdout",
+            "stdout_base64",
+            "stdout_total_bytes",
+            "stdout_truncated",
+            "stderr",
+            "stderr_total_bytes",
+            "stderr_truncated",
+            "duration_ms",
+            "provider",
+            "isolation",
         ]
     );
     assert_eq!(document["isolation"]["process_contained"], false);
@@ -63,7 +81,10 @@ fn json_is_one_document_with_stable_names() {
 #[test]
 fn input_is_passed_on_and_a_reader_that_stops_is_no_error() {
     let dir = tempfile::tempdir().unwrap();
-    for (program, expected) in [("cat", "hello".repeat(100_000)), ("head -c 5", "hello".to_owned())] {
+    for (program, expected) in [
+        ("cat", "hello".repeat(100_000)),
+        ("head -c 5", "hello".to_owned()),
+    ] {
         let mut child = stead(dir.path())
             .args(["run", "--provider", "local", "-i", "--shell", program])
             .stdin(Stdio::piped())
@@ -84,28 +105,49 @@ fn a_signal_ends_what_was_started() {
     let dir = tempfile::tempdir().unwrap();
     for (signal, code) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {
         let mut child = stead(dir.path())
-            .args(["run", "--provider", "local", "--shell", "echo $$; exec sleep 4400"])
+            .args([
+                "run",
+                "--provider",
+                "local",
+                "--shell",
+                "echo $$; exec sleep 4400",
+            ])
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
         let mut line = String::new();
-        std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stdout.as_mut().unwrap()), &mut line).unwrap();
+        std::io::BufRead::read_line(
+            &mut std::io::BufReader::new(child.stdout.as_mut().unwrap()),
+            &mut line,
+        )
+        .unwrap();
         assert!(Path::new(&format!("/proc/{}", line.trim())).exists());
-        let killed = Command::new("kill").args([&format!("-{signal}"), &child.id().to_string()]).status().unwrap();
+        let killed = Command::new("kill")
+            .args([&format!("-{signal}"), &child.id().to_string()])
+            .status()
+            .unwrap();
         assert!(killed.success());
         assert_eq!(child.wait().unwrap().code(), Some(code));
         assert!(!Path::new(&format!("/proc/{}", line.trim())).exists());
     }
     let left = stead(dir.path()).args(["ps", "--json"]).output().unwrap();
     let left: serde_json::Value = serde_json::from_slice(&left.stdout).unwrap();
-    let local = left["instances"].as_array().unwrap().iter().filter(|i| i["provider"] == "local").count();
+    let local = left["instances"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|i| i["provider"] == "local")
+        .count();
     assert_eq!(local, 0, "{left}");
 }
 
 #[test]
 fn a_reader_that_is_gone_ends_it_quietly() {
     let dir = tempfile::tempdir().unwrap();
-    let stead = format!("{} run --provider local -- yes | head -n 1", env!("CARGO_BIN_EXE_stead"));
+    let stead = format!(
+        "{} run --provider local -- yes | head -n 1",
+        env!("CARGO_BIN_EXE_stead")
+    );
     let output = Command::new("sh")
         .args(["-c", &stead])
         .env("STEAD_STATE_DIR", dir.path().join("state"))
@@ -113,25 +155,75 @@ fn a_reader_that_is_gone_ends_it_quietly() {
         .current_dir(dir.path())
         .output()
         .unwrap();
-    assert_eq!((text(&output.stdout), text(&output.stderr)), ("y\n".into(), String::new()));
+    assert_eq!(
+        (text(&output.stdout), text(&output.stderr)),
+        ("y\n".into(), String::new())
+    );
 }
 
 #[test]
 fn mistakes_are_told_with_what_to_do_and_a_code() {
     for (args, code, part) in [
-        (&["run", "--provider", "dokcer", "--", "true"][..], 125, "did you mean 'docker'?"),
-        (&["run", "--provider", "local", "--image", "x", "--", "true"], 125, "[config_unsupported]"),
-        (&["run", "--provider", "local", "--memory", "1GiB", "--", "true"], 125, "[config_unsupported]"),
-        (&["run", "--provider", "local", "--network", "none", "--", "true"], 125, "[config_unsupported]"),
-        (&["run", "--provider", "local", "--timeout", "soon", "--", "true"], 2, "500ms"),
-        (&["run", "--provider", "local", "-e", "=x", "--", "true"], 2, "[usage]"),
-        (&["run", "--provider", "local", "--workdir", "/nonexistent/x", "--user", "no-such-user", "--", "true"], 125, "[user_invalid]"),
+        (
+            &["run", "--provider", "dokcer", "--", "true"][..],
+            125,
+            "did you mean 'docker'?",
+        ),
+        (
+            &["run", "--provider", "local", "--image", "x", "--", "true"],
+            125,
+            "[config_unsupported]",
+        ),
+        (
+            &["run", "--provider", "local", "--memory", "1GiB", "--", "true"],
+            125,
+            "[config_unsupported]",
+        ),
+        (
+            &["run", "--provider", "local", "--network", "none", "--", "true"],
+            125,
+            "[config_unsupported]",
+        ),
+        (
+            &["run", "--provider", "local", "--timeout", "soon", "--", "true"],
+            2,
+            "500ms",
+        ),
+        (
+            &["run", "--provider", "local", "-e", "=x", "--", "true"],
+            2,
+            "[usage]",
+        ),
+        (
+            &[
+                "run",
+                "--provider",
+                "local",
+                "--workdir",
+                "/nonexistent/x",
+                "--user",
+                "no-such-user",
+                "--",
+                "true",
+            ],
+            125,
+            "[user_invalid]",
+        ),
         (&["run", "--provider", "local"], 2, "<CMD>"),
         (&["rm", "nothing"], 125, "[instance_not_found]"),
     ] {
         let output = run(args);
-        assert_eq!(output.status.code(), Some(code), "{args:?}: {}", text(&output.stderr));
-        assert!(text(&output.stderr).contains(part), "{args:?}: {}", text(&output.stderr));
+        assert_eq!(
+            output.status.code(),
+            Some(code),
+            "{args:?}: {}",
+            text(&output.stderr)
+        );
+        assert!(
+            text(&output.stderr).contains(part),
+            "{args:?}: {}",
+            text(&output.stderr)
+        );
         assert!(output.stdout.is_empty());
     }
     let output = run(&["run", "--json", "--provider", "nope", "--", "true"]);
@@ -145,14 +237,35 @@ fn auto_never_means_this_host() {
     let dir = tempfile::tempdir().unwrap();
     let marker = dir.path().join("marker");
     let mut command = stead(dir.path());
-    command.env("DOCKER_HOST", format!("unix://{}", dir.path().join("no.sock").display()));
-    let output = command.args(["run", "--shell", &format!("touch {}", marker.display())]).output().unwrap();
+    command.env(
+        "DOCKER_HOST",
+        format!("unix://{}", dir.path().join("no.sock").display()),
+    );
+    let output = command
+        .args(["run", "--shell", &format!("touch {}", marker.display())])
+        .output()
+        .unwrap();
     assert_eq!(output.status.code(), Some(125));
     let said = text(&output.stderr);
-    assert!(said.contains("nothing was run on this host") && said.contains("[no_isolating_provider]"), "{said}");
+    assert!(
+        said.contains("nothing was run on this host") && said.contains("[no_isolating_provider]"),
+        "{said}"
+    );
     assert!(!marker.exists());
     // The control: asked for by name, the same command runs here.
-    assert!(stead(dir.path()).args(["run", "--provider", "local", "--shell", &format!("touch {}", marker.display())]).status().unwrap().success());
+    assert!(
+        stead(dir.path())
+            .args([
+                "run",
+                "--provider",
+                "local",
+                "--shell",
+                &format!("touch {}", marker.display())
+            ])
+            .status()
+            .unwrap()
+            .success()
+    );
     assert!(marker.exists());
 }
 
@@ -161,9 +274,20 @@ fn a_tool_is_called_through_a_declared_place() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("place.toml");
     std::fs::write(&file, "provider = 'local'\n[tools.greet]\ncommand = 'echo hello-{{who}}'\n[tools.bad]\ncommand = 'echo no >&2; exit 9'\n").unwrap();
-    let call = |args: &[&str]| stead(dir.path()).args(["tool", "run", file.to_str().unwrap()]).args(args).output().unwrap();
+    let call = |args: &[&str]| {
+        stead(dir.path())
+            .args(["tool", "run", file.to_str().unwrap()])
+            .args(args)
+            .output()
+            .unwrap()
+    };
     let output = call(&["greet", "--arg", "who=a; echo pwned"]);
-    assert_eq!(text(&output.stdout), "hello-a; echo pwned\n", "{}", text(&output.stderr));
+    assert_eq!(
+        text(&output.stdout),
+        "hello-a; echo pwned\n",
+        "{}",
+        text(&output.stderr)
+    );
     let output = call(&["greet", "--arg-json", "who=[1]", "--json"]);
     assert_eq!(text(&output.stdout), "{\"output\":\"hello-[1]\\n\"}\n");
     let output = call(&["bad"]);
@@ -177,13 +301,29 @@ fn a_tool_is_called_through_a_declared_place() {
 #[test]
 fn the_configuration_is_shown_with_its_origin_and_a_mistake_stops_all() {
     let dir = tempfile::tempdir().unwrap();
-    std::fs::write(dir.path().join("stead.toml"), "provider = 'local'\ntimeout = '300ms'\n").unwrap();
-    let shown = stead(dir.path()).args(["config", "show", "--json"]).env("STEAD_IMAGE", "x").output().unwrap();
+    std::fs::write(
+        dir.path().join("stead.toml"),
+        "provider = 'local'\ntimeout = '300ms'\n",
+    )
+    .unwrap();
+    let shown = stead(dir.path())
+        .args(["config", "show", "--json"])
+        .env("STEAD_IMAGE", "x")
+        .output()
+        .unwrap();
     let shown: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
     assert_eq!(shown["image"]["origin"], "environment STEAD_IMAGE");
     assert_eq!(shown["pids"]["origin"], "default");
     // And they are effective: this host, and the timeout.
-    assert_eq!(stead(dir.path()).args(["run", "--", "sleep", "60"]).output().unwrap().status.code(), Some(124));
+    assert_eq!(
+        stead(dir.path())
+            .args(["run", "--", "sleep", "60"])
+            .output()
+            .unwrap()
+            .status
+            .code(),
+        Some(124)
+    );
     std::fs::write(dir.path().join("stead.toml"), "providr = 'local'\n").unwrap();
     let output = stead(dir.path()).args(["run", "--", "true"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
@@ -193,15 +333,35 @@ fn the_configuration_is_shown_with_its_origin_and_a_mistake_stops_all() {
 #[test]
 fn local_says_once_that_it_does_not_isolate() {
     let dir = tempfile::tempdir().unwrap();
-    let output = stead(dir.path()).env("STEAD_LOG", "warn").args(["run", "--provider", "local", "--", "true"]).output().unwrap();
-    assert_eq!(text(&output.stderr).matches("no isolation").count(), 1, "{}", text(&output.stderr));
+    let output = stead(dir.path())
+        .env("STEAD_LOG", "warn")
+        .args(["run", "--provider", "local", "--", "true"])
+        .output()
+        .unwrap();
+    assert_eq!(
+        text(&output.stderr).matches("no isolation").count(),
+        1,
+        "{}",
+        text(&output.stderr)
+    );
 }
 
 #[test]
 fn help_of_each_command_has_an_example() {
-    for command in [&["run"][..], &["providers"], &["ps"], &["prune"], &["rm"], &["tool", "run"], &["config", "show"]] {
+    for command in [
+        &["run"][..],
+        &["providers"],
+        &["ps"],
+        &["prune"],
+        &["rm"],
+        &["tool", "run"],
+        &["config", "show"],
+    ] {
         let output = run(&[command, &["--help"]].concat());
-        assert!(output.status.success() && text(&output.stdout).contains("Example"), "{command:?}");
+        assert!(
+            output.status.success() && text(&output.stdout).contains("Example"),
+            "{command:?}"
+        );
     }
     assert!(text(&run(&["completions", "bash"]).stdout).contains("_stead"));
     assert!(text(&run(&["man"]).stdout).contains(".TH stead"));

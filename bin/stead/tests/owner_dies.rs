@@ -1,4 +1,5 @@
 //! `kill -9` of the process that holds an instance: nothing of it is left, and `stead prune` does it at once.
+#![expect(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -17,7 +18,11 @@ fn holder(state: &Path, args: &[&str]) -> (Child, PathBuf) {
         .spawn()
         .unwrap();
     let mut line = String::new();
-    std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stdout.as_mut().unwrap()), &mut line).unwrap();
+    std::io::BufRead::read_line(
+        &mut std::io::BufReader::new(child.stdout.as_mut().unwrap()),
+        &mut line,
+    )
+    .unwrap();
     assert_eq!(line, "up\n");
     (child, state.join("instances"))
 }
@@ -37,7 +42,11 @@ fn sleepers() -> usize {
         let cmdline = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
         cmdline.starts_with(b"sleep\x004501") || cmdline.starts_with(b"sleep\x004502")
     };
-    std::fs::read_dir("/proc").unwrap().flatten().filter(matches).count()
+    std::fs::read_dir("/proc")
+        .unwrap()
+        .flatten()
+        .filter(matches)
+        .count()
 }
 
 fn until(what: &str, done: impl Fn() -> bool) {
@@ -50,23 +59,39 @@ fn until(what: &str, done: impl Fn() -> bool) {
 
 fn containers(folder: &Path) -> Vec<String> {
     let names = std::fs::read_dir(folder).unwrap().flatten();
-    names.map(|entry| format!("stead-{}", entry.file_name().to_string_lossy())).collect()
+    names
+        .map(|entry| format!("stead-{}", entry.file_name().to_string_lossy()))
+        .collect()
 }
 
 fn exists(container: &str) -> bool {
-    Command::new("docker").args(["inspect", container]).output().unwrap().status.success()
+    Command::new("docker")
+        .args(["inspect", container])
+        .output()
+        .unwrap()
+        .status
+        .success()
 }
 
 fn engine_or_skip(test: &str) -> bool {
-    let there = Command::new("docker").args(["image", "inspect", "stead-test/busybox:1"]).output();
+    let there = Command::new("docker")
+        .args(["image", "inspect", "stead-test/busybox:1"])
+        .output();
     if there.is_ok_and(|output| output.status.success()) {
         return true;
     }
-    assert!(std::env::var_os("STEAD_TEST_NO_SKIP").is_none_or(|set| set != "1"), "{test} needs an engine");
+    assert!(
+        std::env::var_os("STEAD_TEST_NO_SKIP").is_none_or(|set| set != "1"),
+        "{test} needs an engine"
+    );
     let line = format!("SKIPPED {test}: no engine with the test image\n");
     print!("{line}");
     if let Some(log) = std::env::var_os("STEAD_SKIP_LOG") {
-        let mut log = std::fs::OpenOptions::new().append(true).create(true).open(log).unwrap();
+        let mut log = std::fs::OpenOptions::new()
+            .append(true)
+            .create(true)
+            .open(log)
+            .unwrap();
         std::io::Write::write_all(&mut log, line.as_bytes()).unwrap();
     }
     false
@@ -94,7 +119,10 @@ fn nothing_is_left_of_an_owner_that_was_killed() {
 }
 
 fn prune(state: &Path) {
-    let pruned = Command::new(env!("CARGO_BIN_EXE_stead")).arg("prune").env("STEAD_STATE_DIR", state).status();
+    let pruned = Command::new(env!("CARGO_BIN_EXE_stead"))
+        .arg("prune")
+        .env("STEAD_STATE_DIR", state)
+        .status();
     assert!(pruned.unwrap().success());
 }
 

@@ -1,4 +1,5 @@
 //! The conformance kit against `docker`, with each way to reach the supervisor.
+#![expect(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
 #[path = "support/real_engine.rs"]
 mod support;

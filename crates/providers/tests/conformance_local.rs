@@ -1,4 +1,5 @@
 //! The conformance kit against `local`, with each way to keep a tree together.
+#![expect(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
 #[path = "support/skip.rs"]
 mod support;

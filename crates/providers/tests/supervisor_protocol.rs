@@ -1,5 +1,6 @@
 //! The supervisor against a host that breaks, lies, stalls or dies; and the link against a supervisor that
 //! does. Each denial has a positive control: the same exchange, done right, is answered.
+#![expect(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;

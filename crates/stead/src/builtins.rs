@@ -23,16 +23,16 @@ pub fn resolve(target: impl Into<Target>) -> Result<Option<Arc<dyn Provider>>, R
 }
 
 fn builtins() -> Vec<(&'static str, Factory)> {
-    let mut builtins: Vec<(&'static str, Factory)> = Vec::new();
-    #[cfg(feature = "local")]
-    builtins.push((
-        "local",
-        Arc::new(|| Arc::new(stead_providers::local::LocalProvider::new())),
-    ));
-    #[cfg(feature = "docker")]
-    builtins.push((
-        "docker",
-        Arc::new(|| Arc::new(stead_providers::docker::DockerProvider::new())),
-    ));
-    builtins
+    vec![
+        #[cfg(feature = "local")]
+        (
+            "local",
+            Arc::new(|| Arc::new(stead_providers::local::LocalProvider::new())),
+        ),
+        #[cfg(feature = "docker")]
+        (
+            "docker",
+            Arc::new(|| Arc::new(stead_providers::docker::DockerProvider::new())),
+        ),
+    ]
 }

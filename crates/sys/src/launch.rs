@@ -279,10 +279,8 @@ mod tests {
         .unwrap();
         let mut status = 0;
         // SAFETY: our own child and a valid pointer.
-        assert_eq!(
-            unsafe { libc::waitpid(launched.pid, &mut status, 0) },
-            launched.pid
-        );
+        let waited = unsafe { libc::waitpid(launched.pid, &mut status, 0) };
+        assert_eq!(waited, launched.pid);
         (libc::WEXITSTATUS(status), launched.failure)
     }
 

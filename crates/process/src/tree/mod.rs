@@ -18,6 +18,9 @@ use std::path::PathBuf;
 use stead_sys::{Launch, LaunchFailure};
 use stead_wire::{ExitStatus, TreeTracking};
 
+/// Makes the cgroup of an instance by its name.
+type MakeParent = fn(&str) -> io::Result<PathBuf>;
+
 /// Which way to keep trees together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TreeMode {
@@ -43,7 +46,7 @@ impl TreeFactory {
             TreeMode::Auto => true,
             TreeMode::Only(only) => only == tracking,
         };
-        let attempts: [(TreeTracking, fn(&str) -> io::Result<PathBuf>); 2] = [
+        let attempts: [(TreeTracking, MakeParent); 2] = [
             (TreeTracking::CgroupV2, cgroup_v2::make_parent),
             (TreeTracking::CgroupV1, cgroup_v1::make_parent),
         ];

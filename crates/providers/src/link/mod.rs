@@ -269,14 +269,22 @@ impl Link {
     }
 
     /// Sends a file request; `None` while there is no connection.
-    fn try_send_file(&self, tag: u64, request: &FileRequest, body: &[u8]) -> Result<Option<FileReceiver>, String> {
+    fn try_send_file(
+        &self,
+        tag: u64,
+        request: &FileRequest,
+        body: &[u8],
+    ) -> Result<Option<FileReceiver>, String> {
         // Under the lock, so that the end of the connection finds the waiter.
         let mut table = self.shared.lock();
         if let Some(reason) = &table.closed {
             return Err(reason.clone());
         }
         let request = request.clone();
-        let sent = self.shared.outbox.send(&[(ToSupervisor::File { tag, request }, body)]);
+        let sent = self
+            .shared
+            .outbox
+            .send(&[(ToSupervisor::File { tag, request }, body)]);
         if !sent.map_err(|error| error.to_string())? {
             return Ok(None);
         }

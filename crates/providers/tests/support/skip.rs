@@ -1,4 +1,5 @@
 //! How a test that cannot run here says so.
+#![expect(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
 /// Says that a test is skipped, on the output and in the file that `STEAD_SKIP_LOG` names.
 pub fn skip(test: &str, reason: &str) {
