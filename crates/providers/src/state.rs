@@ -5,7 +5,7 @@
 //! STATE/instances/ID/instance.json what it is and who owns it
 //! STATE/instances/ID/key           the key, for processes of the same user
 //! STATE/instances/ID/ctl/          socket of the supervisor; the only part that a place may see
-//! STATE/instances/ID/work/         default working directory of `local`
+//! STATE/instances/ID/work          default working directory of `local`
 //! ```
 //! STATE is `$STEAD_STATE_DIR`, else `$XDG_RUNTIME_DIR/stead`, else `/run/stead` for root and
 //! `/tmp/stead-UID` for others. It belongs to one user, with mode 0700.
