@@ -6,8 +6,8 @@ use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 use stead_process::{Command, Outbox, Part, Place, Poller, TreeFactory};
 use stead_wire::{
-    CommandId, CommandReport, CommandSpec, ExitStatus, FromSupervisor, MAX_CHUNK, MAX_COMMAND, Refusal,
-    Stream, TreeTracking,
+    CommandId, CommandReport, CommandSpec, ExitStatus, FromSupervisor, LaunchStage, MAX_CHUNK, MAX_COMMAND,
+    Refusal, Stream, TreeTracking,
 };
 
 /// Commands at once. More is refused, so that a host that has gone wild cannot exhaust the place.
@@ -18,6 +18,20 @@ const MAX_ARRIVING: usize = 64;
 
 /// Ids that are remembered after their end, so that a late `Start` does not act twice.
 const REMEMBERED: usize = 4096;
+
+/// How long a command waits for a place that has no process left for it.
+const STARVES: Duration = Duration::from_secs(30);
+
+/// Between two tries, when nothing ends meanwhile.
+const STARVED_RETRY: Duration = Duration::from_millis(10);
+
+/// A command that could not be started because the place is full.
+struct Waiting {
+    id: CommandId,
+    fingerprint: [u8; 32],
+    spec: Box<CommandSpec>,
+    since: Instant,
+}
 
 /// What is remembered of an id that is not running.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +47,10 @@ pub struct Commands {
     by_key: HashMap<u32, Command>,
     keys: HashMap<CommandId, u32>,
     arriving: HashMap<CommandId, Vec<u8>>,
+    /// In the order in which they came.
+    waiting: VecDeque<Waiting>,
+    retry_at: Option<Instant>,
+    last_key: u32,
     memory: HashMap<CommandId, Memory>,
     memory_order: VecDeque<CommandId>,
     scratch: Box<[u8; MAX_CHUNK]>,
@@ -48,6 +66,9 @@ impl Commands {
             by_key: HashMap::new(),
             keys: HashMap::new(),
             arriving: HashMap::new(),
+            waiting: VecDeque::new(),
+            retry_at: None,
+            last_key: 0,
             memory: HashMap::new(),
             memory_order: VecDeque::new(),
             scratch: Box::new([0; MAX_CHUNK]),
@@ -75,12 +96,24 @@ impl Commands {
     }
 
     /// Starts a command, or joins the one that was started under this id. `key` is new.
-    pub fn start(&mut self, id: CommandId, last: &[u8], key: u32, poller: &Poller, host: &mut Host) {
+    pub fn start(&mut self, id: CommandId, last: &[u8], poller: &Poller, host: &mut Host) {
         let mut description = self.arriving.remove(&id).unwrap_or_default();
         description.extend_from_slice(last);
         let fingerprint: [u8; 32] = Sha256::digest(&description).into();
         match self.admit(id, fingerprint, &description) {
-            Ok(Some(spec)) => self.launch(id, key, fingerprint, &spec, poller, host),
+            Ok(Some(spec)) => {
+                let (spec, since) = (Box::new(spec), Instant::now());
+                self.launch(
+                    Waiting {
+                        id,
+                        fingerprint,
+                        spec,
+                        since,
+                    },
+                    poller,
+                    host,
+                );
+            }
             Ok(None) => {}
             Err(reason) => host.send(&FromSupervisor::Refused { id, reason }, &[]),
         }
@@ -93,6 +126,13 @@ impl Commands {
         fingerprint: [u8; 32],
         text: &[u8],
     ) -> Result<Option<CommandSpec>, Refusal> {
+        if let Some(waiting) = self.waiting.iter().find(|waiting| waiting.id == id) {
+            return if waiting.fingerprint == fingerprint {
+                Ok(None)
+            } else {
+                Err(Refusal::OtherFingerprint)
+            };
+        }
         if let Some(running) = self.keys.get(&id).and_then(|key| self.by_key.get(key)) {
             return if running.fingerprint() == fingerprint {
                 Ok(None)
@@ -117,24 +157,52 @@ impl Commands {
         }
     }
 
-    fn launch(
-        &mut self,
-        id: CommandId,
-        key: u32,
-        fingerprint: [u8; 32],
-        spec: &CommandSpec,
-        poller: &Poller,
-        host: &mut Host,
-    ) {
-        match Command::start(id, key, fingerprint, spec, &self.place, &mut self.trees, poller) {
+    /// Starts a command; `false` when the place is full and it waits for its turn.
+    fn launch(&mut self, waiting: Waiting, poller: &Poller, host: &mut Host) -> bool {
+        let (id, fingerprint) = (waiting.id, waiting.fingerprint);
+        self.last_key += 1;
+        let key = self.last_key;
+        match Command::start(
+            id,
+            key,
+            fingerprint,
+            &waiting.spec,
+            &self.place,
+            &mut self.trees,
+            poller,
+        ) {
             Ok(mut command) => {
+                command.waited_since(waiting.since);
                 command.begin(poller, host);
                 self.by_key.insert(key, command);
                 self.keys.insert(id, key);
+                true
+            }
+            Err(failed) if failed.is_starved() && waiting.since.elapsed() < STARVES => {
+                self.wait_for_room(waiting);
+                false
             }
             Err(failed) => {
                 let (stage, errno) = (failed.stage, failed.errno);
                 host.send(&FromSupervisor::LaunchFailed { id, stage, errno }, &[]);
+                true
+            }
+        }
+    }
+
+    /// In front of those that came later.
+    fn wait_for_room(&mut self, waiting: Waiting) {
+        let at = self.waiting.partition_point(|other| other.since <= waiting.since);
+        self.waiting.insert(at, waiting);
+        self.retry_at = Some(Instant::now() + STARVED_RETRY);
+    }
+
+    /// Starts what waits, until the place is full again.
+    fn retry_waiting(&mut self, poller: &Poller, host: &mut Host) {
+        self.retry_at = None;
+        while let Some(waiting) = self.waiting.pop_front() {
+            if !self.launch(waiting, poller, host) {
+                return;
             }
         }
     }
@@ -151,6 +219,11 @@ impl Commands {
             Some(command) => command.cancel(grace, poller, host),
             None => {
                 self.arriving.remove(&id);
+                if let Some(at) = self.waiting.iter().position(|waiting| waiting.id == id) {
+                    self.waiting.remove(at);
+                    let reason = Refusal::CancelledBefore;
+                    host.send(&FromSupervisor::Refused { id, reason }, &[]);
+                }
                 self.remember(id, Memory::CancelledBefore);
             }
         }
@@ -218,10 +291,15 @@ impl Commands {
                 command.tick(now, poller, host);
             }
         }
-        self.drop_finished();
+        let before = self.by_key.len();
+        self.drop_finished(host);
+        let room = self.by_key.len() < before;
+        if !self.waiting.is_empty() && (room || self.retry_at.is_some_and(|at| at <= now)) {
+            self.retry_waiting(poller, host);
+        }
     }
 
-    fn drop_finished(&mut self) {
+    fn drop_finished(&mut self, host: &mut Host) {
         if !self.by_key.values().any(Command::is_finished) {
             return;
         }
@@ -232,15 +310,33 @@ impl Commands {
             .map(|(id, _)| *id)
             .collect();
         for id in finished {
-            if let Some(command) = self.keys.remove(&id).and_then(|key| self.by_key.remove(&key)) {
-                self.remember(id, Memory::Ran(command.fingerprint()));
+            let Some(mut command) = self.keys.remove(&id).and_then(|key| self.by_key.remove(&key)) else {
+                continue;
+            };
+            let fingerprint = command.fingerprint();
+            match command.take_starved() {
+                Some(_) if self.shutting_down || command.began_at().elapsed() >= STARVES => {
+                    let (stage, errno) = (LaunchStage::Setup, rustix::io::Errno::AGAIN.raw_os_error());
+                    host.send(&FromSupervisor::LaunchFailed { id, stage, errno }, &[]);
+                }
+                Some(spec) => {
+                    let since = command.began_at();
+                    self.wait_for_room(Waiting {
+                        id,
+                        fingerprint,
+                        spec,
+                        since,
+                    });
+                }
+                None => self.remember(id, Memory::Ran(fingerprint)),
             }
         }
     }
 
     /// When to tick at the latest.
     pub fn wake_at(&self) -> Option<Instant> {
-        self.by_key.values().filter_map(Command::wake_at).min()
+        let commands = self.by_key.values().filter_map(Command::wake_at);
+        commands.chain(self.retry_at).min()
     }
 
     /// There is room again: sends what is due.
@@ -263,6 +359,10 @@ impl Commands {
     /// Nothing is started any more and all that runs is killed.
     pub fn shut_down(&mut self, poller: &Poller, host: &mut Host) {
         self.shutting_down = true;
+        for waiting in std::mem::take(&mut self.waiting) {
+            let (id, reason) = (waiting.id, Refusal::ShuttingDown);
+            host.send(&FromSupervisor::Refused { id, reason }, &[]);
+        }
         for command in self.by_key.values_mut() {
             command.cancel(Duration::ZERO, poller, host);
         }

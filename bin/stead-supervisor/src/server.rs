@@ -274,8 +274,7 @@ impl Server {
             }
             ToSupervisor::StartPart { id } => return commands.start_part(id, body),
             ToSupervisor::Start { id } => {
-                self.last_key += 1;
-                commands.start(id, body, self.last_key, poller, host);
+                commands.start(id, body, poller, host);
             }
             ToSupervisor::Stdin { id, offset } => {
                 return commands

@@ -66,6 +66,7 @@ pub struct Command {
     input: Input,
     terminal: Option<OwnedFd>,
     phase: Phase,
+    began_at: Instant,
     started_at: Instant,
     deadline: Option<Instant>,
     leader: Option<(ExitStatus, Instant)>,
@@ -75,6 +76,9 @@ pub struct Command {
     /// When to look at the tree next.
     look_at: Option<Instant>,
     failed: bool,
+    /// The description, until the program was executed: when the place had no process left, it is tried again.
+    retry: Option<Box<CommandSpec>>,
+    starved: bool,
     released: bool,
     removed: bool,
 }
@@ -126,6 +130,7 @@ impl Command {
             input: Input::new(input, spec.tty.is_some()),
             terminal,
             phase: Phase::Launching,
+            began_at: Instant::now(),
             started_at: Instant::now(),
             deadline: None,
             leader: None,
@@ -134,6 +139,8 @@ impl Command {
             taken_reported: 0,
             look_at: None,
             failed: false,
+            retry: Some(Box::new(spec.clone())),
+            starved: false,
             released: false,
             removed: false,
         };
@@ -185,6 +192,22 @@ impl Command {
         // A child that could not execute its program is still to be waited for.
         (self.failed && self.child().is_none())
             || (self.phase == Phase::Ended && self.released && self.tree_gone && settled)
+    }
+
+    /// The description of a command that did not start because the place had no process left for it. Taken
+    /// once it is finished.
+    pub fn take_starved(&mut self) -> Option<Box<CommandSpec>> {
+        self.retry.take().filter(|_| self.starved)
+    }
+
+    /// It was tried before.
+    pub fn waited_since(&mut self, since: Instant) {
+        self.began_at = since;
+    }
+
+    /// When it was first tried to start.
+    pub fn began_at(&self) -> Instant {
+        self.began_at
     }
 
     /// Whether any process of it may be alive.
@@ -460,6 +483,7 @@ impl Command {
 
     fn on_started(&mut self, pid: i32, now: Instant, out: &mut dyn Outbox) {
         self.started_at = now;
+        self.retry = None;
         if self.phase == Phase::Launching {
             self.phase = Phase::Running;
             self.deadline = self.timeout.and_then(|timeout| now.checked_add(timeout));
@@ -470,6 +494,14 @@ impl Command {
 
     fn on_failed(&mut self, failure: LaunchFailure, out: &mut dyn Outbox) {
         self.failed = true;
+        if self.phase == Phase::Launching
+            && failure.stage == Stage::Setup
+            && failure.errno == Errno::AGAIN.raw_os_error()
+            && self.retry.is_some()
+        {
+            self.starved = true;
+            return;
+        }
         let stage = match failure.stage {
             Stage::Setup => LaunchStage::Setup,
             Stage::Identity => LaunchStage::User,
@@ -628,6 +660,13 @@ impl Command {
                 poller.remove(fd);
             }
         }
+    }
+}
+
+impl LaunchFailed {
+    /// The place had no process left; when others end, it may have.
+    pub fn is_starved(&self) -> bool {
+        self.stage == LaunchStage::Setup && self.errno == Errno::AGAIN.raw_os_error()
     }
 }
 

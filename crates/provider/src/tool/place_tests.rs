@@ -136,7 +136,11 @@ async fn a_failing_local_implementation_is_an_error() {
 async fn a_place_that_is_not_available_runs_nothing_at_all() {
     let fake = fake("docker");
     let place = place(&fake);
-    *fake.missing.lock().unwrap() = Some(Availability::missing("docker_not_running", "no daemon.", "Start it."));
+    *fake.missing.lock().unwrap() = Some(Availability::missing(
+        "docker_not_running",
+        "no daemon.",
+        "Start it.",
+    ));
     let error = place.run_tool("greet", &json!({}), never).await.unwrap_err();
     assert_eq!(
         error.to_string(),

@@ -1,7 +1,7 @@
 //! A link to a supervisor: the host's half of the wire protocol.
 //!
 //! One driver task reads what the supervisor says and keeps the connection; callers put frames straight
-//! into the [`Outbox`]. A connection that breaks is dialled again, and every command goes on where it was:
+//! into an outbox. A connection that breaks is dialled again, and every command goes on where it was:
 //!
 //! ```text
 //! connecting ─► connected ─► (broken) ─► redialling ─► connected

@@ -140,12 +140,12 @@ impl LinkProcess {
         }
     }
 
-    /// See [`write_stdin`].
+    /// Writes standard input in parts, as the program takes it.
     pub async fn write_stdin(&self, bytes: &[u8]) -> Result<(), NotRunning> {
         write_stdin(&self.link.shared, self.id, bytes).await
     }
 
-    /// See [`close_stdin`].
+    /// Ends standard input; ending it again is nothing.
     pub fn close_stdin(&self) {
         close_stdin(&self.link.shared, self.id);
     }
