@@ -82,7 +82,7 @@ fn cells(measured: &Measured) -> [String; 4] {
 /// The whole document.
 pub fn markdown(machine: &[String], rows: &[Row]) -> String {
     let mut text = "# Benchmarks\n\nWritten by `cargo xtask bench`. Both sides of a row are taken in turns in one run; times are \
-                    medians. `true` is `busybox true` of one static busybox on both sides, and each side is first seen to \
+                    medians. `true` is one small static program on both sides, and each side is first seen to \
                     print a known text and to exit with 7.\n\n"
         .to_owned();
     for line in machine {

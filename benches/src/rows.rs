@@ -6,18 +6,19 @@ use anyhow::{Context, Result, ensure};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use stead::{
-    Availability, ComputeConfig, DockerProvider, InstanceId, LocalProvider, NetworkPolicy, Provider,
+    Availability, ComputeConfig, DockerProvider, InstanceId, LocalProvider, Mount, NetworkPolicy, Provider,
 };
 
-const BUSYBOX: &str = "/bin/busybox";
+/// One static program on both sides; benches/program has its source.
+const PROGRAM: &str = concat!(env!("OUT_DIR"), "/program");
+
+/// The same, as a container sees it.
+const MOUNTED: &str = "/bench/program";
+
 const IMAGE: &str = "stead-test/busybox:1";
 
 /// Measures all rows.
 pub async fn all(stead: &Path, state: &Path) -> Result<Vec<Row>> {
-    ensure!(
-        Path::new(BUSYBOX).exists(),
-        "{BUSYBOX} is missing; `cargo xtask setup` installs busybox-static"
-    );
     let mut rows = Vec::new();
     for (tree, name) in [("auto", "cgroup"), ("reaper", "subreaper, no cgroup")] {
         rows.push(local(tree, name, state).await?);
@@ -54,7 +55,7 @@ fn stead_supervisor_size() -> u64 {
 
 /// The same program by `posix_spawn` with three pipes.
 fn spawn_and_wait(arguments: &[&str]) -> Result<std::process::Output> {
-    let mut command = Command::new(BUSYBOX);
+    let mut command = Command::new(PROGRAM);
     command
         .args(arguments)
         .stdin(Stdio::piped())
@@ -71,16 +72,16 @@ fn check_output(output: &std::process::Output, said: &str, code: i32) -> Result<
     Ok(())
 }
 
-async fn check_provider(provider: &dyn Provider, id: &InstanceId) -> Result<()> {
+async fn check_provider(provider: &dyn Provider, id: &InstanceId, program: &str) -> Result<()> {
     let result = provider
-        .execute(id, [BUSYBOX, "echo", "known"].into(), ComputeConfig::new())
+        .execute(id, [program, "say"].into(), ComputeConfig::new())
         .await?;
     ensure!(
         result.stdout == b"known\n" && result.success(),
         "it does not do its work: {result:?}"
     );
     let result = provider
-        .execute(id, [BUSYBOX, "sh", "-c", "exit 7"].into(), ComputeConfig::new())
+        .execute(id, [program, "seven"].into(), ComputeConfig::new())
         .await?;
     ensure!(
         result.exit_code == Some(7),
@@ -89,9 +90,9 @@ async fn check_provider(provider: &dyn Provider, id: &InstanceId) -> Result<()> 
     Ok(())
 }
 
-async fn execute_true(provider: &dyn Provider, id: &InstanceId) -> Result<()> {
+async fn execute_true(provider: &dyn Provider, id: &InstanceId, program: &str) -> Result<()> {
     let result = provider
-        .execute(id, [BUSYBOX, "true"].into(), ComputeConfig::new())
+        .execute(id, [program].into(), ComputeConfig::new())
         .await?;
     ensure!(result.success(), "true failed: {result:?}");
     Ok(())
@@ -102,11 +103,11 @@ async fn local(tree: &str, name: &str, state: &Path) -> Result<Row> {
     let instance = provider
         .provision(ComputeConfig::new().option("tree", tree))
         .await?;
-    check_provider(&provider, &instance.id).await?;
-    check_output(&spawn_and_wait(&["echo", "known"])?, "known\n", 0)?;
-    check_output(&spawn_and_wait(&["sh", "-c", "exit 7"])?, "", 7)?;
-    let theirs = || async { check_output(&spawn_and_wait(&["true"])?, "", 0) };
-    let (ours, theirs) = in_turns(2000, || execute_true(&provider, &instance.id), theirs).await?;
+    check_provider(&provider, &instance.id, PROGRAM).await?;
+    check_output(&spawn_and_wait(&["say"])?, "known\n", 0)?;
+    check_output(&spawn_and_wait(&["seven"])?, "", 7)?;
+    let theirs = || async { check_output(&spawn_and_wait(&[])?, "", 0) };
+    let (ours, theirs) = in_turns(2000, || execute_true(&provider, &instance.id, PROGRAM), theirs).await?;
     provider.shutdown(&instance.id).await?;
     let limit = if tree == "auto" { 2.0 } else { f64::INFINITY };
     Ok(Row {
@@ -155,7 +156,14 @@ async fn docker(stead: &Path, state: &Path) -> Result<Vec<Row>> {
 
 async fn docker_execute(provider: &DockerProvider) -> Result<Measured> {
     let instance = provider
-        .provision(ComputeConfig::new().image(IMAGE).network(NetworkPolicy::None))
+        .provision(ComputeConfig {
+            mounts: vec![Mount {
+                host: PROGRAM.into(),
+                place: MOUNTED.into(),
+                read_only: true,
+            }],
+            ..ComputeConfig::new().image(IMAGE).network(NetworkPolicy::None)
+        })
         .await?;
     let measured = docker_execute_in(provider, &instance.id).await;
     provider.shutdown(&instance.id).await?;
@@ -163,17 +171,17 @@ async fn docker_execute(provider: &DockerProvider) -> Result<Measured> {
 }
 
 async fn docker_execute_in(provider: &DockerProvider, id: &InstanceId) -> Result<Measured> {
-    check_provider(provider, id).await?;
+    check_provider(provider, id, MOUNTED).await?;
     let container = format!("stead-{id}");
     let exec = |arguments: &[&str]| {
         run(Command::new("docker")
-            .args(["exec", &container, BUSYBOX])
+            .args(["exec", &container, MOUNTED])
             .args(arguments))
     };
-    check_output(&exec(&["echo", "known"])?, "known\n", 0)?;
-    check_output(&exec(&["sh", "-c", "exit 7"])?, "", 7)?;
-    let theirs = || async { check_output(&exec(&["true"])?, "", 0) };
-    let (ours, theirs) = in_turns(40, || execute_true(provider, id), theirs).await?;
+    check_output(&exec(&["say"])?, "known\n", 0)?;
+    check_output(&exec(&["seven"])?, "", 7)?;
+    let theirs = || async { check_output(&exec(&[])?, "", 0) };
+    let (ours, theirs) = in_turns(40, || execute_true(provider, id, MOUNTED), theirs).await?;
     Ok(Measured::Ratio {
         ours,
         theirs,
@@ -182,6 +190,7 @@ async fn docker_execute_in(provider: &DockerProvider, id: &InstanceId) -> Result
 }
 
 async fn docker_run(stead: &Path, state: &Path) -> Result<Measured> {
+    let mount = format!("{PROGRAM}:{MOUNTED}:ro");
     let ours = |arguments: &[&str]| {
         let mut command = Command::new(stead);
         command.env("STEAD_STATE_DIR", state);
@@ -193,8 +202,10 @@ async fn docker_run(stead: &Path, state: &Path) -> Result<Measured> {
             IMAGE,
             "--network",
             "none",
+            "--mount",
+            &mount,
             "--",
-            BUSYBOX,
+            MOUNTED,
         ]);
         run(command.args(arguments))
     };
@@ -216,19 +227,21 @@ async fn docker_run(stead: &Path, state: &Path) -> Result<Measured> {
             "ALL",
             "--security-opt",
             "no-new-privileges",
+            "--volume",
+            &mount,
             IMAGE,
-            BUSYBOX,
+            MOUNTED,
         ]);
         run(command.args(arguments))
     };
     for side in [&ours as &dyn Fn(&[&str]) -> Result<std::process::Output>, &theirs] {
-        check_output(&side(&["echo", "known"])?, "known\n", 0)?;
-        check_output(&side(&["sh", "-c", "exit 7"])?, "", 7)?;
+        check_output(&side(&["say"])?, "known\n", 0)?;
+        check_output(&side(&["seven"])?, "", 7)?;
     }
     let both = in_turns(
         20,
-        || async { check_output(&ours(&["true"])?, "", 0) },
-        || async { check_output(&theirs(&["true"])?, "", 0) },
+        || async { check_output(&ours(&[])?, "", 0) },
+        || async { check_output(&theirs(&[])?, "", 0) },
     );
     let (ours, theirs) = both.await?;
     Ok(Measured::Ratio {

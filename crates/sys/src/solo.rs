@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::OnceLock;
 
 /// Which side of a fork this is.
 #[derive(Debug)]
@@ -15,10 +16,20 @@ pub enum Forked {
     Child,
 }
 
-/// Forks. Refused when the process has more than one thread: then the child could meet a lock that
-/// nobody will ever release.
+/// Forks. Refused when the process has more than one thread at the first fork: then the child could meet a
+/// lock that nobody will ever release. Looked at once, because the look costs as much as the fork: a process
+/// that forks must not start threads afterwards.
 pub fn fork_single_threaded() -> io::Result<Forked> {
-    if std::fs::read_dir("/proc/self/task")?.count() != 1 {
+    static ONE_THREAD: OnceLock<bool> = OnceLock::new();
+    let threads = || std::fs::read_dir("/proc/self/task").map(Iterator::count);
+    let alone = match ONE_THREAD.get() {
+        Some(alone) => *alone,
+        None => {
+            let alone = threads()? == 1;
+            *ONE_THREAD.get_or_init(|| alone)
+        }
+    };
+    if !alone {
         return Err(io::Error::other("fork needs a process with one thread"));
     }
     // SAFETY: there is one thread, so the child's memory is consistent and no lock is held by another.
