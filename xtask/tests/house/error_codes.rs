@@ -4,7 +4,12 @@ use crate::source::{Keep, root, rust_files, strip};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Where a code is given without a function `code`.
-const GIVEN: [&str; 4] = ["Availability::missing(", "Missing::new(", "Failure::new(", "code: "];
+const GIVEN: [&str; 4] = [
+    "Availability::missing(",
+    "Missing::new(",
+    "Failure::new(",
+    "code: ",
+];
 
 /// What a page has to say.
 const HEADINGS: [&str; 2] = ["## Cause", "## Remedy"];
