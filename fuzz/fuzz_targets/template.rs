@@ -3,7 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use serde_json::{Map, Value};
-use stead_provider::tool::template::ShellTemplate;
+use stead_provider::tool::ShellTemplate;
 
 fuzz_target!(|input: (&str, &str)| {
     let (text, value) = input;

@@ -102,7 +102,7 @@ fn engine_or_skip(test: &str) -> bool {
 fn nothing_is_left_of_an_owner_that_was_killed() {
     let dir = tempfile::tempdir().unwrap();
     let (child, folder) = holder(&dir.path().join("a"), &["--provider", "local"]);
-    assert_eq!(sleepers(), 2, "the control: they run");
+    until("the control: they run", || sleepers() == 2);
     kill(child);
     until("processes of a local instance are left", || sleepers() == 0);
     until("a folder of a local instance is left", || is_empty(&folder));

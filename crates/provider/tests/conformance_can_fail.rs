@@ -107,13 +107,3 @@ fn names_are_unique() {
     let names: std::collections::BTreeSet<_> = all.iter().map(|case| case.name).collect();
     assert_eq!(names.len(), all.len());
 }
-
-/// Runs all of the kit against the naive provider and shows what it makes of it. It leaves processes behind
-/// for some minutes, so it is for a person who works on the kit.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "for a person who works on the kit"]
-async fn show_all() {
-    let scratch = tempfile::tempdir().unwrap();
-    let report = stead_provider::conformance::run_from_env(&subject(scratch.path())).await;
-    println!("{report}");
-}

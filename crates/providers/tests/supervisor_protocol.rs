@@ -87,6 +87,21 @@ impl Place {
         self.child.try_wait().unwrap().is_none()
     }
 
+    /// What a supervisor leaves that was itself killed.
+    fn remove_cgroup(&self) {
+        let Ok(cgroup) = std::fs::read_to_string(self.dir.path().join("cgroup")) else {
+            return;
+        };
+        for command in std::fs::read_dir(&cgroup).into_iter().flatten().flatten() {
+            let _ = std::fs::write(command.path().join("cgroup.kill"), "1");
+            let until = Instant::now() + Duration::from_secs(10);
+            while command.path().is_dir() && Instant::now() < until {
+                let _ = std::fs::remove_dir(command.path());
+            }
+        }
+        let _ = std::fs::remove_dir(&cgroup);
+    }
+
     fn wait_for_end(&mut self) {
         let until = Instant::now() + Duration::from_secs(60);
         while self.is_alive() {
@@ -98,8 +113,15 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
+        // In order first, so that it removes its cgroup.
+        let _ = Command::new("kill").arg(self.child.id().to_string()).status();
+        let until = Instant::now() + Duration::from_secs(10);
+        while self.child.try_wait().is_ok_and(|ended| ended.is_none()) && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(5));
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
+        self.remove_cgroup();
     }
 }
 

@@ -36,6 +36,7 @@ pub(super) fn cases() -> Vec<Case> {
             signal_group
         ),
         case!("2", "a signal that nobody handles is the outcome", signal_outcome),
+        case!("2", "a signal right after spawn is not lost", signal_at_once),
         case!("2", "cancelling ends the tree, and wait says Cancelled", cancel),
         case!("2", "a timeout of a spawned program is its own outcome", timeout),
         case!("2", "what comes after the end is refused", after_the_end),
@@ -252,6 +253,18 @@ async fn signal_outcome(subject: &Subject) -> Outcome {
             128 + signal,
             Some(signal),
         )?;
+    }
+    Ok(Verdict::Passed)
+}
+
+async fn signal_at_once(subject: &Subject) -> Outcome {
+    let place = subject.shared().await?;
+    for _ in 0..20 {
+        // The control is the outcome: a signal that is lost leaves only the timeout.
+        let config = ComputeConfig::new().timeout(Duration::from_secs(20));
+        let mut process = place.spawn(["sleep", "300"], config).await?;
+        process.control().signal(9, SignalTarget::Leader).await?;
+        ensure_exit(&process.wait_discarding_output().await?, 137, Some(9))?;
     }
     Ok(Verdict::Passed)
 }
