@@ -20,6 +20,7 @@ mod input;
 mod output;
 mod poll;
 mod program;
+mod streams;
 mod tree;
 pub mod user;
 

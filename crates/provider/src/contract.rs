@@ -88,7 +88,8 @@ pub async fn execute_on_spawn<P: Provider + ?Sized>(
     command: CommandLine,
     mut config: ComputeConfig,
 ) -> Result<ExecResult, ExecuteError> {
-    let limit = *config.max_output_bytes.get_or_insert(DEFAULT_MAX_OUTPUT);
+    // Not filled in: the instance may have a limit of its own, which the provider knows.
+    let limit = config.max_output_bytes.unwrap_or(DEFAULT_MAX_OUTPUT);
     let stdin = match config.stdin.take() {
         None => None,
         Some(Stdin::Bytes(bytes)) => {

@@ -89,6 +89,10 @@ pub async fn write_stdin(shared: &Shared, id: CommandId, bytes: &[u8]) -> Result
                 stdin.untaken.extend(part);
                 shared.send_with(ToSupervisor::Stdin { id, offset }, part);
                 rest = &rest[part.len()..];
+                // It is with the supervisor: whether the program has ended since is another question.
+                if rest.is_empty() {
+                    return Ok(());
+                }
                 continue;
             }
         }
