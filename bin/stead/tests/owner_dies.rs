@@ -8,39 +8,54 @@ use std::time::{Duration, Instant};
 /// What the specification allows; reaching it means that something is left for good.
 const LEFT_AT_MOST: Duration = Duration::from_secs(60);
 
-fn holder(state: &Path, args: &[&str]) -> (Child, PathBuf) {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_stead"))
+/// A holder that a failed test does not leave behind.
+struct Holder(Child);
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn holder(state: &Path, args: &[&str]) -> (Holder, PathBuf) {
+    let child = Command::new(env!("CARGO_BIN_EXE_stead"))
         .args(["run", "--timeout", "never"])
         .args(args)
-        .args(["--shell", "echo up; setsid sleep 4501 & exec sleep 4502"])
+        .args([
+            "--shell",
+            &format!("echo up; setsid sleep {n} & exec sleep {n}", n = seconds()),
+        ])
         .env("STEAD_STATE_DIR", state)
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
+    let mut holder = Holder(child);
     let mut line = String::new();
-    std::io::BufRead::read_line(
-        &mut std::io::BufReader::new(child.stdout.as_mut().unwrap()),
-        &mut line,
-    )
-    .unwrap();
+    let stdout = holder.0.stdout.as_mut().unwrap();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(stdout), &mut line).unwrap();
     assert_eq!(line, "up\n");
-    (child, state.join("instances"))
+    (holder, state.join("instances"))
 }
 
-fn kill(mut child: Child) {
-    // SIGKILL: nothing of its own can clean up.
-    child.kill().unwrap();
-    child.wait().unwrap();
+/// SIGKILL: nothing of its own can clean up.
+fn kill(holder: Holder) {
+    drop(holder);
 }
 
 fn is_empty(folder: &Path) -> bool {
     std::fs::read_dir(folder).unwrap().next().is_none()
 }
 
+/// How long the sleepers of this run sleep: a number that no other run has.
+fn seconds() -> u32 {
+    1_000_000 + std::process::id()
+}
+
 fn sleepers() -> usize {
+    let cmdline = format!("sleep\0{}\0", seconds());
     let matches = |entry: &std::fs::DirEntry| {
-        let cmdline = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
-        cmdline.starts_with(b"sleep\x004501") || cmdline.starts_with(b"sleep\x004502")
+        std::fs::read(entry.path().join("cmdline")).is_ok_and(|found| found == cmdline.as_bytes())
     };
     std::fs::read_dir("/proc")
         .unwrap()
