@@ -1,28 +1,26 @@
 //! What a host may send: any bytes, in any pieces, are frames or an error, and what is understood is
-//! understood the same after it was encoded again.
+//! understood the same after it was encoded again. So is the description of a command.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use stead_wire::{CommandSpec, FrameDecoder, MAX_FRAME, ToSupervisor, frame};
+use stead_fuzz::codec;
+use stead_wire::{CommandSpec, ToSupervisor};
 
-fuzz_target!(|input: (u8, &[u8])| {
-    let (piece, bytes) = input;
-    let mut decoder = FrameDecoder::new(MAX_FRAME);
-    for part in bytes.chunks(usize::from(piece) + 1) {
-        decoder.push(part);
-        while let Ok(Some(received)) = decoder.next_frame() {
-            let Ok(message) = received.message::<ToSupervisor>() else { return };
-            if matches!(message, ToSupervisor::Start { .. }) {
-                let _ = postcard::take_from_bytes::<CommandSpec>(&received.body);
-            }
-            let mut again = Vec::new();
-            frame::encode(&message, &received.body, &mut again).expect("it came as a frame");
-            let mut decoder = FrameDecoder::new(MAX_FRAME);
-            decoder.push(&again);
-            let second = decoder.next_frame().expect("valid").expect("whole");
-            assert_eq!(second.message::<ToSupervisor>().expect("valid"), message);
-            assert_eq!(second.body, received.body);
+fn description(bytes: &[u8]) {
+    let Ok((spec, _)) = postcard::take_from_bytes::<CommandSpec>(bytes) else {
+        return;
+    };
+    let once = postcard::to_allocvec(&spec).expect("it came encoded");
+    let (again, rest) = postcard::take_from_bytes::<CommandSpec>(&once).expect("just encoded");
+    assert_eq!((&again, rest), (&spec, [].as_slice()));
+}
+
+fuzz_target!(|input: (u8, u8, &[u8])| {
+    let (mode, piece, bytes) = input;
+    codec(mode, piece, bytes, |message: &ToSupervisor, body| {
+        if matches!(message, ToSupervisor::Start { .. }) {
+            description(body);
         }
-        assert!(decoder.pending() <= bytes.len());
-    }
+    });
+    description(bytes);
 });
