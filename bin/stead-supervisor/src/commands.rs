@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use stead_process::{Command, Outbox, Part, Place, Poller, TreeFactory};
 use stead_wire::{
     CommandId, CommandReport, CommandSpec, ExitStatus, FromSupervisor, LaunchStage, MAX_CHUNK, MAX_COMMAND,
-    Refusal, Stream, TreeTracking,
+    Refusal, Stream,
 };
 
 /// Commands at once. More is refused, so that a host that has gone wild cannot exhaust the place.
@@ -275,8 +275,9 @@ impl Commands {
         };
         command.child_ended(status, poller, host);
         let killed = matches!(status, ExitStatus::Signal { .. });
-        if killed && self.trees.tracking() == TreeTracking::Reaper {
-            // Somebody in the place has killed a reaper, so its tree fell to us.
+        if killed && command.has_reaper() {
+            // Somebody in the place has killed a reaper, so its tree fell to us. What else
+            // fell to us cannot be told from it: it must not be said to be gone while it lives.
             stead_process::kill_adopted(|child| {
                 self.by_key.values().any(|command| command.child() == Some(child))
             });

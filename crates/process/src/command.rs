@@ -174,6 +174,11 @@ impl Command {
         self.tree.child()
     }
 
+    /// Whether that child is a reaper, whose tree falls to us when somebody kills it.
+    pub fn has_reaper(&self) -> bool {
+        self.tree.is_reaper()
+    }
+
     /// SHA-256 of the description.
     pub fn fingerprint(&self) -> [u8; 32] {
         self.fingerprint

@@ -2,19 +2,24 @@
 //! was stopped.
 //!
 //! With a cgroup (version 2, or the version 1 freezer) membership cannot be left. Without one, each
-//! command gets a small process of its own, a subreaper: whatever loses its parent falls to it.
+//! command gets a small process of its own, a subreaper: whatever loses its parent falls to it. A supervisor
+//! that is the first process of its namespace is such a reaper itself, for one tree at a time.
 
 mod cgroup_v1;
 mod cgroup_v2;
+mod descendants;
+mod init;
 mod members;
 mod reaper;
 
 use cgroup_v1::CgroupV1;
 use cgroup_v2::CgroupV2;
+use init::{Household, InitTree};
 use reaper::Reaper;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
+use std::rc::Rc;
 use stead_sys::{Launch, LaunchFailure};
 use stead_wire::{ExitStatus, TreeTracking};
 
@@ -37,6 +42,7 @@ pub struct TreeFactory {
     /// The instance's own cgroup; none with reapers.
     parent: Option<PathBuf>,
     made: u64,
+    household: Rc<Household>,
 }
 
 impl TreeFactory {
@@ -57,6 +63,7 @@ impl TreeFactory {
                         tracking,
                         parent: Some(parent),
                         made: 0,
+                        household: Rc::default(),
                     });
                 }
                 Err(error) if mode != TreeMode::Auto => return Err(error),
@@ -67,6 +74,7 @@ impl TreeFactory {
             tracking: TreeTracking::Reaper,
             parent: None,
             made: 0,
+            household: Rc::default(),
         })
     }
 
@@ -90,7 +98,10 @@ impl TreeFactory {
         Ok(match (self.tracking, path) {
             (TreeTracking::CgroupV2, Some(path)) => Tree::V2(CgroupV2::new(path)?),
             (TreeTracking::CgroupV1, Some(path)) => Tree::V1(CgroupV1::new(path)?),
-            _ => Tree::Reaper(Reaper::new()),
+            _ => match InitTree::new(&self.household) {
+                Some(tree) => Tree::Init(tree),
+                None => Tree::Reaper(Reaper::new(&self.household)),
+            },
         })
     }
 }
@@ -148,6 +159,7 @@ pub enum LeaderNews {
 pub enum Tree {
     V2(CgroupV2),
     V1(CgroupV1),
+    Init(InitTree),
     Reaper(Reaper),
 }
 
@@ -157,6 +169,7 @@ impl Tree {
         match self {
             Tree::V2(tree) => tree.launch(launch),
             Tree::V1(tree) => tree.launch(launch),
+            Tree::Init(tree) => tree.launch(&launch),
             Tree::Reaper(tree) => tree.launch(launch),
         }
     }
@@ -165,7 +178,7 @@ impl Tree {
     /// cgroup the news of the start is there at once, and that of the end comes from waiting for children.
     pub fn news_fd(&self) -> Option<BorrowedFd<'_>> {
         match self {
-            Tree::V2(_) | Tree::V1(_) => None,
+            Tree::V2(_) | Tree::V1(_) | Tree::Init(_) => None,
             Tree::Reaper(tree) => tree.news_fd(),
         }
     }
@@ -175,6 +188,7 @@ impl Tree {
         match self {
             Tree::V2(tree) => tree.leader.news(),
             Tree::V1(tree) => tree.leader.news(),
+            Tree::Init(tree) => tree.leader.news(),
             Tree::Reaper(tree) => tree.news(),
         }
     }
@@ -184,6 +198,7 @@ impl Tree {
         match self {
             Tree::V2(tree) => tree.leader.pid(),
             Tree::V1(tree) => tree.leader.pid(),
+            Tree::Init(tree) => tree.leader.pid(),
             Tree::Reaper(tree) => tree.pid(),
         }
     }
@@ -193,6 +208,7 @@ impl Tree {
         match self {
             Tree::V2(tree) => tree.leader.ended(status),
             Tree::V1(tree) => tree.leader.ended(status),
+            Tree::Init(tree) => tree.leader.ended(status),
             Tree::Reaper(tree) => tree.ended(),
         }
     }
@@ -202,6 +218,7 @@ impl Tree {
         match self {
             Tree::V2(tree) => tree.signal_all(signal),
             Tree::V1(tree) => tree.signal_all(signal),
+            Tree::Init(tree) => tree.signal_all(signal),
             Tree::Reaper(tree) => tree.request(reaper::Request::SignalTree, signal),
         }
     }
@@ -211,6 +228,7 @@ impl Tree {
         match self {
             Tree::V2(tree) => tree.leader.signal(signal, group),
             Tree::V1(tree) => tree.leader.signal(signal, group),
+            Tree::Init(tree) => tree.leader.signal(signal, group),
             Tree::Reaper(tree) => {
                 let request = if group {
                     reaper::Request::SignalGroup
@@ -227,6 +245,7 @@ impl Tree {
         match self {
             Tree::V2(tree) => tree.kill(),
             Tree::V1(tree) => tree.kill(),
+            Tree::Init(tree) => tree.kill(),
             Tree::Reaper(tree) => tree.request(reaper::Request::Kill, 0),
         }
     }
@@ -236,8 +255,14 @@ impl Tree {
         match self {
             Tree::V2(tree) => tree.is_empty(),
             Tree::V1(tree) => tree.is_empty(),
+            Tree::Init(tree) => tree.is_empty(),
             Tree::Reaper(tree) => tree.is_empty(),
         }
+    }
+
+    /// Whether [`Self::child`] is a reaper.
+    pub fn is_reaper(&self) -> bool {
+        matches!(self, Tree::Reaper(_))
     }
 
     /// Gives up what kept an empty tree together.
@@ -245,6 +270,7 @@ impl Tree {
         match self {
             Tree::V2(tree) => tree.remove(),
             Tree::V1(tree) => tree.remove(),
+            Tree::Init(tree) => tree.remove(),
             Tree::Reaper(_) => {}
         }
     }

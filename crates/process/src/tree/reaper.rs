@@ -4,13 +4,15 @@
 //! becomes its child, so that nothing leaves its tree, and none of its children can stay a zombie.
 //! It reports over a socket and ends when the tree is gone. When the supervisor is gone it kills the tree.
 
-use super::{LeaderNews, members};
+use super::init::Household;
+use super::{LeaderNews, descendants, members};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{Signal, WaitOptions, WaitStatus};
 use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::rc::Rc;
 use stead_sys::{Forked, Launch, LaunchFailure, SignalFd, Stage};
 use stead_wire::ExitStatus;
 
@@ -47,8 +49,8 @@ fn number(message: &Message) -> i32 {
 }
 
 /// The supervisor's side.
-#[derive(Default)]
 pub struct Reaper {
+    household: Rc<Household>,
     pid: Option<i32>,
     socket: Option<OwnedFd>,
     leader_reported: bool,
@@ -56,8 +58,14 @@ pub struct Reaper {
 }
 
 impl Reaper {
-    pub fn new() -> Self {
-        Self::default()
+    pub fn new(household: &Rc<Household>) -> Self {
+        Self {
+            household: Rc::clone(household),
+            pid: None,
+            socket: None,
+            leader_reported: false,
+            empty: false,
+        }
     }
 
     pub fn launch(&mut self, launch: Launch<'_>) -> io::Result<()> {
@@ -69,6 +77,7 @@ impl Reaper {
         )?;
         match stead_sys::fork_single_threaded()? {
             Forked::Parent { child } => {
+                self.household.add_reaper(child);
                 self.pid = Some(child);
                 self.socket = Some(ours);
                 Ok(())
@@ -127,7 +136,9 @@ impl Reaper {
     /// The reaper was waited for: by itself it ends only when its tree is gone. If the leader's end is
     /// not known, somebody has killed the reaper; what it left falls to the supervisor.
     pub fn ended(&mut self) -> Option<LeaderNews> {
-        self.pid = None;
+        if let Some(pid) = self.pid.take() {
+            self.household.remove_reaper(pid);
+        }
         self.empty = true;
         let last = self.news();
         self.socket = None;
@@ -218,7 +229,7 @@ impl Watch {
     fn run(&mut self, signals: &SignalFd) {
         while self.reap() {
             if self.killing {
-                kill_all_descendants();
+                descendants::kill_all(&BTreeSet::new());
             }
             let timeout = self.killing.then_some(rustix::event::Timespec {
                 tv_sec: 0,
@@ -291,7 +302,7 @@ impl Watch {
             Some(leader) if request == Request::SignalGroup as u8 => {
                 let _ = rustix::process::kill_process_group(leader, signal);
             }
-            _ if request == Request::SignalTree as u8 => signal_all_descendants(signal),
+            _ if request == Request::SignalTree as u8 => descendants::signal_all(signal, &BTreeSet::new()),
             _ => {}
         }
     }
@@ -300,45 +311,4 @@ impl Watch {
 /// Bit of the wait status that says that a core was dumped.
 fn dumped(status: WaitStatus) -> bool {
     status.as_raw() & 0x80 != 0
-}
-
-/// Each descendant of this process with its parent, parents first.
-fn descendants() -> Vec<(i32, i32)> {
-    let me = rustix::process::getpid().as_raw_nonzero().get();
-    let mut found = Vec::new();
-    let mut seen = BTreeSet::from([me]);
-    let mut parents = vec![me];
-    while let Some(parent) = parents.pop() {
-        for child in members::children(parent) {
-            if seen.insert(child) {
-                found.push((child, parent));
-                parents.insert(0, child);
-            }
-        }
-    }
-    found
-}
-
-/// A process whose parent changed meanwhile was orphaned, and its new parent is this process.
-fn signal_all_descendants(signal: Signal) {
-    let me = rustix::process::getpid().as_raw_nonzero().get();
-    for (pid, parent) in descendants() {
-        members::signal_member(pid, signal, |pid| {
-            members::parent(pid).is_some_and(|p| p == parent || p == me)
-        });
-    }
-}
-
-/// Stops all first, so that nothing forks away, until a round finds nobody new; then kills all.
-fn kill_all_descendants() {
-    let mut known = BTreeSet::new();
-    for _ in 0..16 {
-        let now: BTreeSet<i32> = descendants().into_iter().map(|(pid, _)| pid).collect();
-        if now.is_subset(&known) {
-            break;
-        }
-        known.extend(now);
-        signal_all_descendants(Signal::STOP);
-    }
-    signal_all_descendants(Signal::KILL);
 }
