@@ -26,6 +26,8 @@ pub struct Case {
     pub needs_shell: bool,
     /// After so long it hangs, which is a failure.
     pub limit: Duration,
+    /// Whether it mostly waits, and judges only what is in a directory of its own: such neighbours run at once.
+    pub waits: bool,
     /// Runs it.
     pub run: for<'s> fn(&'s Subject) -> CaseFuture<'s>,
 }
@@ -41,12 +43,18 @@ impl Case {
             section,
             needs_shell: true,
             limit: LIMIT,
+            waits: false,
             run,
         }
     }
 
     pub(super) const fn without_shell(mut self) -> Self {
         self.needs_shell = false;
+        self
+    }
+
+    pub(super) const fn waits(mut self) -> Self {
+        self.waits = true;
         self
     }
 

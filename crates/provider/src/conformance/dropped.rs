@@ -9,21 +9,23 @@ use stead_types::{CommandLine, ComputeConfig, ComputeInstance, InstanceId, Provi
 
 pub(super) fn cases() -> Vec<Case> {
     vec![
-        case!("9.16", "a dropped provision leaves no instance", provision)
-            .without_shell()
-            .limit(180),
-        case!("9.16", "a dropped execute leaves no process", execute),
+        case!("9.16", "a dropped execute leaves no process", execute).waits(),
         case!(
             "9.16",
             "a dropped execute leaves no process that tries to stay",
             execute_escapes
-        ),
+        )
+        .waits(),
         case!(
             "9.16",
             "an execute that is dropped before its command starts leaves no process",
             execute_early
-        ),
-        case!("9.16", "a dropped process ends its tree", process),
+        )
+        .waits(),
+        case!("9.16", "a dropped process ends its tree", process).waits(),
+        case!("9.16", "a dropped provision leaves no instance", provision)
+            .without_shell()
+            .limit(180),
     ]
 }
 

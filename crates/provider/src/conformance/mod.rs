@@ -43,6 +43,7 @@ mod streams;
 mod subject;
 mod tar_cases;
 mod tree;
+mod tree_neighbours;
 mod tree_script;
 mod tree_timeout;
 
@@ -66,6 +67,7 @@ pub fn cases() -> Vec<Case> {
         files_io::cases(),
         tar_cases::cases(),
         tree::cases(),
+        tree_neighbours::cases(),
         tree_timeout::cases(),
         dropped::cases(),
         loss::cases(),

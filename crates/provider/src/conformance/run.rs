@@ -3,6 +3,7 @@
 use super::case::{Case, CaseFuture, Failure, Outcome, Verdict};
 use super::report::{Line, Report};
 use super::subject::Subject;
+use futures_util::stream::{self, StreamExt};
 use std::time::{Duration, Instant};
 
 /// How often [`run_from_env`] runs every case; 1 without it.
@@ -14,8 +15,11 @@ pub const ONLY_VARIABLE: &str = "STEAD_CONFORMANCE_ONLY";
 /// Tearing a place down again may take so long; more is a hang.
 const CLEAN_UP_LIMIT: Duration = Duration::from_secs(90);
 
-/// Runs the cases whose `section name` contains `filter`, all of them so often, one after the other, and
-/// removes what they brought up.
+/// Cases that mostly wait and run at once.
+const AT_ONCE: usize = 8;
+
+/// Runs the cases whose `section name` contains `filter`, all of them so often, and removes what they
+/// brought up. They run one after the other, but for those that mostly wait.
 pub async fn run(subject: &Subject, filter: Option<&str>, repetitions: usize) -> Report {
     run_with(subject, filter, repetitions, |_| {}).await
 }
@@ -44,10 +48,21 @@ async fn run_with(
         .filter(|case| matches(case, filter))
         .collect();
     for repetition in 1..=repetitions {
-        for case in &chosen {
-            let line = run_case(subject, case, repetition).await;
-            each(&line);
-            report.lines.push(line);
+        for group in chosen.chunk_by(|one, next| one.waits && next.waits) {
+            let mut lines = stream::iter(group)
+                .map(|case| run_case(subject, case, repetition))
+                .buffered(AT_ONCE);
+            let mut failed = false;
+            while let Some(line) = lines.next().await {
+                each(&line);
+                failed |= line.outcome.is_err();
+                report.lines.push(line);
+            }
+            drop(lines);
+            if let Some(line) = clean_up(subject, failed, repetition).await {
+                each(&line);
+                report.lines.push(line);
+            }
         }
     }
     if !report.lines.is_empty() {
@@ -74,14 +89,17 @@ async fn run_case(subject: &Subject, case: &Case, repetition: usize) -> Line {
         );
     }
     let (outcome, took) = limited(case.limit, (case.run)(subject)).await;
-    let failed = outcome.is_err();
-    let clean = async { subject.clean_up(failed).await.map(|()| Verdict::Passed) };
-    // The case's own failure says more than that of the clean-up after it.
-    let outcome = match (outcome, limited(CLEAN_UP_LIMIT, Box::pin(clean)).await.0) {
-        (Ok(_), Err(failure)) => Err(failure),
-        (outcome, _) => outcome,
-    };
     Line::new(case, repetition, outcome, took)
+}
+
+/// Removes what the last cases brought up. A line only when that fails.
+async fn clean_up(subject: &Subject, failed: bool, repetition: usize) -> Option<Line> {
+    let case = Case::new("2", "what a case brought up can be shut down", never_run);
+    let clean = async { subject.clean_up(failed).await.map(|()| Verdict::Passed) };
+    let (outcome, took) = limited(CLEAN_UP_LIMIT, Box::pin(clean)).await;
+    outcome
+        .is_err()
+        .then(|| Line::new(&case, repetition, outcome, took))
 }
 
 async fn limited(limit: Duration, case: CaseFuture<'_>) -> (Outcome, Duration) {
@@ -114,7 +132,7 @@ async fn nothing_is_left(subject: &Subject) -> Outcome {
     }
 }
 
-/// The last line is no case that can be chosen, but it prints as one.
+/// Cleaning up is no case that can be chosen, but it prints as one.
 fn never_run(_: &Subject) -> CaseFuture<'_> {
     Box::pin(async { Verdict::skipped("it runs after the cases") })
 }

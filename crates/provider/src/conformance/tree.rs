@@ -11,7 +11,7 @@ use std::time::Duration;
 use stead_types::{ComputeConfig, Descendants};
 
 pub(super) fn cases() -> Vec<Case> {
-    vec![
+    [
         case!(
             "4",
             "sweep: a background child dies with its leader",
@@ -43,6 +43,8 @@ pub(super) fn cases() -> Vec<Case> {
             keep_until_shutdown
         ),
     ]
+    .map(Case::waits)
+    .to_vec()
 }
 
 async fn sweeps(subject: &Subject, escape: Escape) -> Outcome {

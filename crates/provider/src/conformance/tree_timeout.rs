@@ -8,7 +8,7 @@ use std::time::Duration;
 use stead_types::ComputeConfig;
 
 pub(super) fn cases() -> Vec<Case> {
-    vec![
+    [
         case!(
             "9.1",
             "a timeout ends the shell and the program it waits for",
@@ -35,6 +35,8 @@ pub(super) fn cases() -> Vec<Case> {
         ),
         case!("4", "what is left after the grace is killed", killed_after_grace),
     ]
+    .map(Case::waits)
+    .to_vec()
 }
 
 const SHORT: Duration = Duration::from_millis(300);
