@@ -88,30 +88,6 @@ fn exists(container: &str) -> bool {
         .success()
 }
 
-fn engine_or_skip(test: &str) -> bool {
-    let there = Command::new("docker")
-        .args(["image", "inspect", "stead-test/busybox:1"])
-        .output();
-    if there.is_ok_and(|output| output.status.success()) {
-        return true;
-    }
-    assert!(
-        std::env::var_os("STEAD_TEST_NO_SKIP").is_none_or(|set| set != "1"),
-        "{test} needs an engine"
-    );
-    let line = format!("SKIPPED {test}: no engine with the test image\n");
-    print!("{line}");
-    if let Some(log) = std::env::var_os("STEAD_SKIP_LOG") {
-        let mut log = std::fs::OpenOptions::new()
-            .append(true)
-            .create(true)
-            .open(log)
-            .unwrap();
-        std::io::Write::write_all(&mut log, line.as_bytes()).unwrap();
-    }
-    false
-}
-
 // One test, so that nobody else's sleepers are counted.
 #[test]
 fn nothing_is_left_of_an_owner_that_was_killed() {
@@ -128,7 +104,7 @@ fn nothing_is_left_of_an_owner_that_was_killed() {
     prune(&state);
     assert!(sleepers() == 0 && is_empty(&folder), "prune does it at once");
 
-    if engine_or_skip("nothing_is_left_of_an_owner_of_a_container") {
+    if stead_testkit::engine_or_skip("nothing_is_left_of_an_owner_of_a_container") {
         docker(dir.path());
     }
 }
@@ -142,7 +118,7 @@ fn prune(state: &Path) {
 }
 
 fn docker(dir: &Path) {
-    let image = ["--provider", "docker", "--image", "stead-test/busybox:1"];
+    let image = ["--provider", "docker", "--image", stead_testkit::BUSYBOX_IMAGE];
     let (child, folder) = holder(&dir.join("c"), &image);
     let held = containers(&folder);
     assert!(held.len() == 1 && exists(&held[0]), "the control: it runs");

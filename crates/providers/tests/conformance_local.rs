@@ -1,9 +1,6 @@
 //! The conformance kit against `local`, with each way to keep a tree together.
 #![expect(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
-#[path = "support/skip.rs"]
-mod support;
-
 use std::sync::Arc;
 use stead_provider::Provider;
 use stead_provider::conformance::{Facts, Subject, run_from_env};
@@ -24,7 +21,7 @@ async fn conforms(tree: &str) {
         let source = std::error::Error::source(&error)
             .map(ToString::to_string)
             .unwrap_or_default();
-        return support::skip(
+        return stead_testkit::skip(
             &format!("conformance of local with {tree}"),
             &format!("{error}: {source}"),
         );

@@ -30,7 +30,7 @@ pub use stead_provider::{
     placement, tool,
 };
 #[cfg(feature = "docker")]
-pub use stead_providers::docker::DockerProvider;
+pub use stead_providers::docker::{DockerProvider, address::Address as DockerAddress};
 #[cfg(feature = "local")]
 pub use stead_providers::local::LocalProvider;
 pub use stead_types::*;

@@ -11,7 +11,7 @@
 //! A proof is HMAC-SHA-256 under the key over the role, both nonces, the generation and the epoch, so
 //! that neither side's proof can be played back to the other, in another connection, or for another epoch.
 
-use hmac::{Hmac, KeyInit, Mac};
+use hmac::{Hmac, Mac};
 use sha2::Sha256;
 
 /// A random number that is used for one connection only.

@@ -16,7 +16,7 @@ fn no_file_names_the_place_where_it_was_written() {
         .output();
     let Some(output) = output.ok().filter(|output| output.status.success()) else {
         // A source archive: what it holds was checked when it was made.
-        skip(
+        stead_testkit::note_skip(
             "no_file_names_the_place_where_it_was_written",
             "this machine cannot list files with git here",
         );
@@ -39,18 +39,4 @@ fn no_file_names_the_place_where_it_was_written() {
         found.is_empty(),
         "these lines name where they were written: {found:#?}"
     );
-}
-
-fn skip(test: &str, reason: &str) {
-    use std::io::Write;
-    let line = format!("SKIPPED {test}: {reason}\n");
-    print!("{line}");
-    if let Some(log) = std::env::var_os("STEAD_SKIP_LOG") {
-        let mut log = std::fs::OpenOptions::new()
-            .append(true)
-            .create(true)
-            .open(log)
-            .unwrap();
-        log.write_all(line.as_bytes()).unwrap();
-    }
 }

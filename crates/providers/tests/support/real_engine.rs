@@ -3,10 +3,7 @@
 use stead_providers::docker::engine::{Deadlines, Engine};
 use stead_types::Availability;
 
-#[path = "skip.rs"]
-mod skipping;
-
-pub use skipping::skip;
+pub use stead_testkit::skip;
 
 /// The engine of this machine. `None` after the skip was said aloud; with `STEAD_TEST_NO_SKIP=1` that is a failure.
 pub async fn engine_or_skip(test: &str) -> Option<Engine> {
