@@ -47,11 +47,7 @@ fn lock() -> MutexGuard<'static, State> {
 }
 
 /// Guards an instance's folder, and its container on an engine that listens at `engine`.
-pub fn guard(
-    supervisor: &Path,
-    folder: Option<&Path>,
-    container: Option<(&Path, &str)>,
-) -> io::Result<Guarded> {
+pub fn guard(supervisor: &Path, folder: &Path, container: Option<(&Path, &str)>) -> io::Result<Guarded> {
     let mut charges = Vec::new();
     if let Some((engine, name)) = container {
         let first = engine.as_os_str().as_bytes().to_vec();
@@ -61,14 +57,11 @@ pub fn guard(
             second: name.as_bytes().to_vec(),
         });
     }
-    if let Some(folder) = folder {
-        let first = folder.as_os_str().as_bytes().to_vec();
-        charges.push(Charge {
-            kind: "directory",
-            first,
-            second: Vec::new(),
-        });
-    }
+    charges.push(Charge {
+        kind: "directory",
+        first: folder.as_os_str().as_bytes().to_vec(),
+        second: Vec::new(),
+    });
     let mut state = lock();
     state.charges.extend(charges.iter().cloned());
     let told = charges.iter().try_for_each(|charge| {

@@ -2,6 +2,7 @@
 //! destroyed: in each of them the supervisor runs, and a [`link`] speaks with it.
 #![forbid(unsafe_code)]
 
+mod adopt;
 #[cfg(feature = "docker")]
 pub mod docker;
 #[cfg(feature = "docker")]

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! STATE/supervisor-HASH            the program
-//! STATE/instances/ID/instance.json what it is and who owns it
+//! STATE/instances/ID/instance.json what it is, who owns it, and what commands start from
 //! STATE/instances/ID/key           the key, for processes of the same user
 //! STATE/instances/ID/ctl/          socket of the supervisor; the only part that a place may see
 //! STATE/instances/ID/work          default working directory of `local`
@@ -10,6 +10,7 @@
 //! STATE is `$STEAD_STATE_DIR`, else `$XDG_RUNTIME_DIR/stead`, else `/run/stead` for root and
 //! `/tmp/stead-UID` for others. It belongs to one user, with mode 0700.
 
+use crate::adopt::CommandDefaults;
 use crate::supervisor::write_private;
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -83,6 +84,9 @@ pub struct Record {
     pub detached: bool,
     /// The supervisor, where it is a process of this host.
     pub supervisor: Option<ProcessIdentity>,
+    /// For whoever adopts it; not kept of an instance that goes with its owner.
+    #[serde(default)]
+    pub commands: CommandDefaults,
 }
 
 /// The folder of all instances of this user.

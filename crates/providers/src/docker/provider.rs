@@ -3,12 +3,15 @@
 use super::PROVIDER;
 use super::address::Address;
 use super::container::{Listed, Phase};
+use super::dial::DialRelay;
 use super::engine::{Deadlines, Engine};
 use super::error::EngineError;
 use super::image::{EnvSecrets, PullProgress, SecretSource};
 use super::labels::InstanceLabels;
 use super::provision::{self, Brought};
+use crate::adopt::{self, adopt};
 use crate::guard::Guarded;
+use crate::link::Dial;
 use crate::place::Place;
 use crate::state::{ProcessIdentity, State, boot_id};
 use async_trait::async_trait;
@@ -131,7 +134,13 @@ impl DockerProvider {
         if known.is_some() {
             return known;
         }
-        let place = provision::adopt(&self.state().ok()?, id).await?;
+        let state = self.state().ok()?;
+        let relay: Arc<dyn Dial> = Arc::new(DialRelay {
+            engine: self.settings.engine.clone(),
+            container: provision::name_of(id)?,
+        });
+        let ways = adopt::socket(&state, id).into_iter().chain([relay]).collect();
+        let place = adopt(&state, PROVIDER, id, ways).await?;
         let entry = Entry {
             place: place.clone(),
             status: InstanceStatus::Running,

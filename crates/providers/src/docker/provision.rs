@@ -280,7 +280,7 @@ impl Request<'_> {
         };
         let plan = self.plan(&id, access)?;
         if let (Address::Unix(engine), false) = (&self.facts.address, self.config.detached) {
-            let guarded = guard(&supervisor, Some(folder.path()), Some((engine, &plan.name)));
+            let guarded = guard(&supervisor, folder.path(), Some((engine, &plan.name)));
             undo.guarded = Some(guarded.map_err(|error| failed("the guard could not be started", error))?);
         }
         self.create(undo, &plan).await?;
@@ -305,12 +305,18 @@ impl Request<'_> {
         let id = InstanceId::generate();
         let key = new_key().map_err(|error| failed("no key could be made", error))?;
         let plan = self.plan(&id, Access::ExecRelay)?;
+        // Nothing of it is in the place: it is how another process finds the instance.
+        let folder = self
+            .state
+            .create(&id, &key)
+            .map_err(|error| failed("its folder could not be made", error))?;
+        undo.folder = Some(folder.clone());
         if let (Address::Unix(engine), false) = (&self.facts.address, self.config.detached) {
             let supervisor = self
                 .state
                 .supervisor()
                 .map_err(|error| failed("the supervisor could not be installed", error))?;
-            let guarded = guard(&supervisor, None, Some((engine, &plan.name)));
+            let guarded = guard(&supervisor, folder.path(), Some((engine, &plan.name)));
             undo.guarded = Some(guarded.map_err(|error| failed("the guard could not be started", error))?);
         }
         let unreachable = |attempt| match attempt {
@@ -337,7 +343,9 @@ impl Request<'_> {
             engine: self.engine.clone(),
             container: plan.name.clone(),
         });
-        self.greet_by_relay(&id, &key, dial, plan).await
+        let place = self.greet_by_relay(&id, &key, dial, plan).await?;
+        self.record(&folder, &place)?;
+        Ok(place)
     }
 
     /// Creates the container. It is to be removed from before it may exist: a creation that is dropped can
@@ -496,6 +504,7 @@ impl Request<'_> {
             owner: ProcessIdentity::current().map_err(|error| failed("this process", error))?,
             detached: self.config.detached,
             supervisor: None,
+            commands: crate::adopt::CommandDefaults::of_detached(&self.config),
         };
         let _ = self.settings;
         folder
@@ -524,23 +533,4 @@ fn numeric_owner(user: &str) -> Option<(u32, u32)> {
 /// The name of an instance's container.
 pub fn name_of(id: &InstanceId) -> Option<String> {
     container_name(id)
-}
-
-/// Connects to the supervisor of a container that was detached by a process that is gone.
-pub async fn adopt(state: &State, id: &InstanceId) -> Option<Place> {
-    let folder = state.find(id)?;
-    let record = folder.record().ok()?;
-    if record.instance.provider != PROVIDER || !record.detached || record.owner.is_alive() {
-        return None;
-    }
-    let dial = Arc::new(DialPath(folder.socket()));
-    let transport = dial.dial().await.ok()?;
-    let link = Link::establish(transport, dial, folder.key().ok()?, 1)
-        .await
-        .ok()?;
-    Some(Place {
-        instance: record.instance,
-        config: ComputeConfig::default(),
-        link,
-    })
 }

@@ -7,6 +7,7 @@ mod options;
 mod provision;
 mod remove;
 
+use crate::adopt::{self, adopt};
 use crate::place::Place;
 use crate::state::{Record, State};
 use async_trait::async_trait;
@@ -83,7 +84,8 @@ impl LocalProvider {
         if let Some(place) = self.place(id) {
             return Some(place);
         }
-        let place = provision::adopt(&self.state().ok()?, id).await?;
+        let state = self.state().ok()?;
+        let place = adopt(&state, NAME, id, adopt::socket(&state, id).into_iter().collect()).await?;
         self.places()
             .insert(id.clone(), Entry::Running(Box::new(place.clone())));
         Some(place)

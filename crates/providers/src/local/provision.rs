@@ -2,6 +2,7 @@
 //! one fails or the caller goes away.
 
 use super::{NAME, options};
+use crate::adopt::CommandDefaults;
 use crate::link::{DialPath, HandshakeError, Link, Transport};
 use crate::place::{Place, place_error};
 use crate::state::{InstanceFolder, ProcessIdentity, Record, State, new_key};
@@ -183,6 +184,7 @@ async fn handshake(
         owner: ProcessIdentity::current().map_err(|error| failed("this process", error))?,
         detached: config.detached,
         supervisor: ProcessIdentity::of(supervisor).ok(),
+        commands: CommandDefaults::of_detached(&config),
     };
     folder
         .write_record(&record)
@@ -231,22 +233,4 @@ fn describe(
         isolation: Axes::NONE,
         metadata,
     }
-}
-
-/// Connects to an instance that was detached and whose owner is gone, or never will need it: a newer
-/// connection fences the older, so one that has a living owner is left alone.
-pub async fn adopt(state: &State, id: &InstanceId) -> Option<Place> {
-    let folder = state.find(id)?;
-    let record = folder.record().ok()?;
-    let is_own = record.owner == ProcessIdentity::current().ok()?;
-    if record.instance.provider != NAME || !record.detached || (record.owner.is_alive() && !is_own) {
-        return None;
-    }
-    let stream = crate::link::connect(&folder.socket()).await.ok()?;
-    let link = establish(stream, &folder, &folder.key().ok()?).await.ok()?;
-    Some(Place {
-        instance: record.instance,
-        config: ComputeConfig::default(),
-        link,
-    })
 }
