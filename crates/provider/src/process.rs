@@ -5,7 +5,7 @@ use bytes::Bytes;
 use futures_util::stream::{BoxStream, Stream, StreamExt};
 use std::sync::Arc;
 use std::time::Duration;
-use stead_types::{ExecuteError, Stream as OutputStream, TerminalSize};
+use stead_types::{ExecResult, ExecuteError, Stream as OutputStream, TerminalSize};
 use tokio::sync::{mpsc, oneshot};
 
 /// Bytes of one stream as they came: not lines, not characters.
@@ -30,6 +30,29 @@ pub struct ProcessExit {
     pub duration: Duration,
     /// Bytes that the program wrote to standard output and standard error, also those over the limit.
     pub total_bytes: [u64; 2],
+}
+
+impl ProcessExit {
+    /// The result of a command of which this much output was kept.
+    pub fn with_output(self, [stdout, stderr]: [Vec<u8>; 2]) -> ExecResult {
+        // Nothing that was kept can have been written less than once.
+        let [stdout_total_bytes, stderr_total_bytes] = [
+            self.total_bytes[0].max(stdout.len() as u64),
+            self.total_bytes[1].max(stderr.len() as u64),
+        ];
+        ExecResult {
+            stdout_truncated: stdout_total_bytes > stdout.len() as u64,
+            stderr_truncated: stderr_total_bytes > stderr.len() as u64,
+            stdout,
+            stderr,
+            exit_code: self.exit_code,
+            signal: self.signal,
+            timed_out: self.timed_out,
+            duration: self.duration,
+            stdout_total_bytes,
+            stderr_total_bytes,
+        }
+    }
 }
 
 /// Whom a signal reaches.

@@ -210,24 +210,11 @@ impl Place {
             return self.not_executable(errno, prepared);
         }
         let mut ended = ended;
-        let [stdout, stderr] = match &mut ended {
+        let output = match &mut ended {
             Ended::Exited { collected, .. } => std::mem::take(collected),
             Ended::LaunchFailed { .. } | Ended::Refused(_) | Ended::Lost(_) => Default::default(),
         };
-        let exit = self.exit(ended, prepared)?;
-        let [stdout_total_bytes, stderr_total_bytes] = exit.total_bytes;
-        Ok(ExecResult {
-            stdout_truncated: stdout_total_bytes > stdout.len() as u64,
-            stderr_truncated: stderr_total_bytes > stderr.len() as u64,
-            stdout,
-            stderr,
-            exit_code: exit.exit_code,
-            signal: exit.signal,
-            timed_out: exit.timed_out,
-            duration: exit.duration,
-            stdout_total_bytes,
-            stderr_total_bytes,
-        })
+        Ok(self.exit(ended, prepared)?.with_output(output))
     }
 
     fn not_executable(&self, errno: i32, prepared: &Prepared) -> Result<ExecResult, ExecuteError> {

@@ -228,23 +228,7 @@ impl Sink {
     }
 
     fn into_result(self, exit: &ProcessExit) -> ExecResult {
-        let [stdout, stderr] = self.collected.unwrap_or_default();
-        let [stdout_total_bytes, stderr_total_bytes] = [
-            exit.total_bytes[0].max(stdout.len() as u64),
-            exit.total_bytes[1].max(stderr.len() as u64),
-        ];
-        ExecResult {
-            stdout_truncated: stdout_total_bytes > stdout.len() as u64,
-            stderr_truncated: stderr_total_bytes > stderr.len() as u64,
-            stdout,
-            stderr,
-            exit_code: exit.exit_code,
-            signal: exit.signal,
-            timed_out: exit.timed_out,
-            duration: exit.duration,
-            stdout_total_bytes,
-            stderr_total_bytes,
-        }
+        exit.clone().with_output(self.collected.unwrap_or_default())
     }
 }
 

@@ -12,41 +12,6 @@ use stead_sys::Launch;
 /// How long to wait for a cgroup to be frozen. It is only a better order of events: the kill follows anyway.
 const FREEZE: Duration = Duration::from_millis(200);
 
-/// Makes the cgroup of an instance below our own.
-pub fn make_parent(name: &str) -> io::Result<PathBuf> {
-    let parent = own_cgroup()
-        .ok_or(io::ErrorKind::NotFound)?
-        .join(format!("stead-{name}"));
-    fs::create_dir(&parent)?;
-    if !parent.join("freezer.state").exists() {
-        let _ = fs::remove_dir(&parent);
-        return Err(io::ErrorKind::Unsupported.into());
-    }
-    Ok(parent)
-}
-
-fn own_cgroup() -> Option<PathBuf> {
-    let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
-    let mount = mounts
-        .lines()
-        .map(|line| line.split(' ').collect::<Vec<_>>())
-        .find(|f| {
-            f.get(2) == Some(&"cgroup") && f.get(3).is_some_and(|o| o.split(',').any(|o| o == "freezer"))
-        })
-        .and_then(|fields| fields.get(1).copied())
-        .map(PathBuf::from)?;
-    let own = fs::read_to_string("/proc/self/cgroup").ok()?;
-    let path = own.lines().find_map(|line| {
-        let mut fields = line.splitn(3, ':');
-        let controllers = fields.nth(1)?;
-        controllers
-            .split(',')
-            .any(|c| c == "freezer")
-            .then_some(fields.next()?.trim_start_matches('/'))
-    })?;
-    Some(mount.join(path))
-}
-
 pub struct CgroupV1 {
     path: PathBuf,
     pub(super) leader: ChildLeader,

@@ -8,33 +8,6 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use stead_sys::Launch;
 
-/// Makes the cgroup of an instance below our own, and checks that it can be used.
-pub fn make_parent(name: &str) -> io::Result<PathBuf> {
-    let own = own_cgroup().ok_or(io::ErrorKind::NotFound)?;
-    let parent = own.join(format!("stead-{name}"));
-    fs::create_dir(&parent)?;
-    // Without cgroup.kill (before Linux 5.14) the freezer or a reaper does better.
-    if !parent.join("cgroup.kill").exists() {
-        let _ = fs::remove_dir(&parent);
-        return Err(io::ErrorKind::Unsupported.into());
-    }
-    Ok(parent)
-}
-
-/// The directory of the version 2 cgroup that this process is in.
-fn own_cgroup() -> Option<PathBuf> {
-    let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
-    let mount = mounts
-        .lines()
-        .map(|line| line.split(' ').collect::<Vec<_>>())
-        .find(|fields| fields.get(2) == Some(&"cgroup2"))
-        .and_then(|fields| fields.get(1).copied())
-        .map(PathBuf::from)?;
-    let own = fs::read_to_string("/proc/self/cgroup").ok()?;
-    let path = own.lines().find_map(|line| line.strip_prefix("0::/"))?;
-    Some(mount.join(path))
-}
-
 pub struct CgroupV2 {
     path: PathBuf,
     directory: OwnedFd,

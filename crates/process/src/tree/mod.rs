@@ -8,12 +8,14 @@
 mod cgroup_v1;
 mod cgroup_v2;
 mod descendants;
+mod hierarchy;
 mod init;
 mod members;
 mod reaper;
 
 use cgroup_v1::CgroupV1;
 use cgroup_v2::CgroupV2;
+use hierarchy::Hierarchy;
 use init::{Household, InitTree};
 use reaper::Reaper;
 use std::io;
@@ -22,9 +24,6 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use stead_sys::{Launch, LaunchFailure};
 use stead_wire::{ExitStatus, TreeTracking};
-
-/// Makes the cgroup of an instance by its name.
-type MakeParent = fn(&str) -> io::Result<PathBuf>;
 
 /// Which way to keep trees together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,12 +51,12 @@ impl TreeFactory {
             TreeMode::Auto => true,
             TreeMode::Only(only) => only == tracking,
         };
-        let attempts: [(TreeTracking, MakeParent); 2] = [
-            (TreeTracking::CgroupV2, cgroup_v2::make_parent),
-            (TreeTracking::CgroupV1, cgroup_v1::make_parent),
+        let attempts = [
+            (TreeTracking::CgroupV2, Hierarchy::Unified),
+            (TreeTracking::CgroupV1, Hierarchy::Freezer),
         ];
-        for (tracking, make_parent) in attempts.into_iter().filter(|(tracking, _)| wanted(*tracking)) {
-            match make_parent(name) {
+        for (tracking, hierarchy) in attempts.into_iter().filter(|(tracking, _)| wanted(*tracking)) {
+            match hierarchy.make_parent(name) {
                 Ok(parent) => {
                     return Ok(Self {
                         tracking,
