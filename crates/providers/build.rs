@@ -25,6 +25,7 @@ fn main() {
     let workspace = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default()).join("../..");
     for source in [
         "bin/stead-supervisor",
+        "crates/confine",
         "crates/process",
         "crates/sys",
         "crates/wire",

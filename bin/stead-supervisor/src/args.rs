@@ -1,6 +1,7 @@
 //! The options that Stead starts us with.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::Duration;
 use stead_process::TreeMode;
@@ -40,6 +41,8 @@ pub struct Serve {
     pub user: Option<String>,
     /// What is removed at the end.
     pub remove_at_end: Option<PathBuf>,
+    /// The file with the plan of confinement; none on the host itself and where an engine confines.
+    pub plan: Option<PathBuf>,
 }
 
 impl Serve {
@@ -53,6 +56,19 @@ impl Serve {
 pub fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Mode, String> {
     match args.next().as_deref().and_then(|mode| mode.to_str()) {
         Some("serve") => serve(args).map(|options| Mode::Serve(Box::new(options))),
+        // The options are in a file of the directory that we were started in: arguments are seen by everybody in
+        // the place, and must not tell of the host.
+        Some("serve-here") => {
+            let options =
+                std::fs::read("options").map_err(|error| format!("the file of options: {error}"))?;
+            // That directory is not ours to hold.
+            std::env::set_current_dir("/").map_err(|error| format!("/: {error}"))?;
+            let options = options
+                .split(|byte| *byte == 0)
+                .filter(|option| !option.is_empty());
+            serve(options.map(|option| OsStr::from_bytes(option).to_owned()))
+                .map(|options| Mode::Serve(Box::new(options)))
+        }
         Some("relay") => {
             let socket = args.next().ok_or("relay needs the path of a socket")?;
             Ok(Mode::Relay {
@@ -60,7 +76,7 @@ pub fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Mode, String> {
             })
         }
         Some("guard") => Ok(Mode::Guard),
-        _ => Err("this program is started by Stead, as 'serve', 'relay' or 'guard'".to_owned()),
+        _ => Err("this program is started by Stead, as 'serve', 'serve-here', 'relay' or 'guard'".to_owned()),
     }
 }
 
@@ -96,6 +112,7 @@ fn set(options: &mut Serve, name: &str, value: OsString) -> Result<(), String> {
         "--key-file" => options.key_file = value.into(),
         "--workdir" => options.workdir = value.into(),
         "--user" => options.user = Some(text(value)?),
+        "--plan" => options.plan = Some(value.into()),
         "--remove-at-end" => options.remove_at_end = Some(value.into()),
         "--owner-grace" => {
             let seconds = text(value)?.parse().map_err(|_| format!("{name} is no number"))?;

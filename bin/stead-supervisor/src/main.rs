@@ -10,6 +10,8 @@ mod args;
 #[cfg(target_os = "linux")]
 mod commands;
 #[cfg(target_os = "linux")]
+mod confined;
+#[cfg(target_os = "linux")]
 mod connection;
 #[cfg(target_os = "linux")]
 mod files;

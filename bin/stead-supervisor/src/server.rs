@@ -2,6 +2,7 @@
 
 use crate::args::Serve;
 use crate::commands::Commands;
+use crate::confined;
 use crate::connection::{Connection, Host};
 use crate::files::Files;
 use crate::handshake::{Pending, Progress};
@@ -25,8 +26,25 @@ const MAX_PENDING: usize = 8;
 const FAREWELL: Duration = Duration::from_secs(35);
 
 /// Serves one instance until it is shut down or its owner is gone.
-pub fn serve(options: Serve) -> io::Result<()> {
-    let mut server = Server::new(options)?;
+pub fn serve(mut options: Serve) -> io::Result<()> {
+    stead_sys::cloexec_inherited();
+    stead_sys::reset_dispositions();
+    stead_sys::block_all_signals();
+    // Failing only means that we lead a session already.
+    let _ = rustix::process::setsid();
+    // What is named by a path of the host is opened before that path means something else.
+    let key = read_key(&options)?;
+    let listener = listen(&options)?;
+    if let Some(plan) = options.plan.take() {
+        confined::enter(&plan, &mut options)?;
+    }
+    let by_a_process = options.stdin_connection;
+    let mut server = Server::new(options, key, listener)?;
+    if by_a_process {
+        // It hears by the end of this stream that we are up; from here on only the socket speaks.
+        let null = fs::File::options().read(true).write(true).open("/dev/null")?;
+        rustix::stdio::dup2_stderr(&null)?;
+    }
     server.run()?;
     server.end();
     Ok(())
@@ -52,17 +70,11 @@ struct Server {
 }
 
 impl Server {
-    fn new(options: Serve) -> io::Result<Self> {
-        stead_sys::cloexec_inherited();
-        stead_sys::reset_dispositions();
-        stead_sys::block_all_signals();
-        // Failing only means that we lead a session already.
-        let _ = rustix::process::setsid();
+    fn new(options: Serve, key: Key, listener: UnixListener) -> io::Result<Self> {
         // Nobody in the place may look into our memory: the key is in it.
         let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
         // Where we are PID 1 this is so already.
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
-        let key = read_key(&options)?;
         let first = if options.stdin_connection {
             Some(adopt_stdin()?)
         } else {
@@ -79,7 +91,6 @@ impl Server {
             },
             Interest::Read,
         )?;
-        let listener = listen(&options)?;
         poller.add(
             &listener,
             Token {

@@ -7,9 +7,13 @@ mod adopt;
 pub mod docker;
 #[cfg(feature = "docker")]
 pub mod guard;
+#[cfg(any(feature = "local", feature = "native"))]
+pub mod hosted;
 pub mod link;
 #[cfg(feature = "local")]
 pub mod local;
+#[cfg(feature = "native")]
+pub mod native;
 pub mod place;
 pub mod state;
 pub mod supervisor;
@@ -18,3 +22,5 @@ pub mod supervisor;
 pub use docker::DockerProvider;
 #[cfg(feature = "local")]
 pub use local::LocalProvider;
+#[cfg(feature = "native")]
+pub use native::NativeProvider;

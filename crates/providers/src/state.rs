@@ -3,6 +3,7 @@
 //! ```text
 //! STATE/supervisor-HASH            the program
 //! STATE/instances/ID/instance.json what it is, who owns it, and what commands start from
+//! STATE/instances/ID/options       what its supervisor was started with, where that is a process of this host
 //! STATE/instances/ID/key           the key, for processes of the same user
 //! STATE/instances/ID/ctl/          socket of the supervisor; the only part that a place may see
 //! STATE/instances/ID/work          default working directory of `local`
@@ -13,8 +14,10 @@
 use crate::adopt::CommandDefaults;
 use crate::supervisor::write_private;
 use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
 use std::fs;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use stead_types::{ComputeInstance, InstanceId};
@@ -263,6 +266,30 @@ impl InstanceFolder {
         let _ = fs::remove_file(&temporary);
         write_private(&temporary, &serde_json::to_vec_pretty(record)?)?;
         fs::rename(temporary, self.record_path())
+    }
+
+    /// Writes what the supervisor that is started here is to read: its options, each with a zero byte behind it.
+    pub fn write_options(&self, options: &[OsString]) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        for option in options {
+            bytes.extend_from_slice(option.as_bytes());
+            bytes.push(0);
+        }
+        write_private(&self.path.join("options"), &bytes)
+    }
+
+    /// Notes the cgroups that its supervisor makes outside of the place.
+    pub fn write_groups(&self, groups: &[PathBuf]) -> io::Result<()> {
+        if groups.is_empty() {
+            return Ok(());
+        }
+        write_private(&self.path.join("groups.json"), &serde_json::to_vec(groups)?)
+    }
+
+    /// The cgroups that were noted.
+    pub fn groups(&self) -> Vec<PathBuf> {
+        let noted = fs::read(self.path.join("groups.json")).unwrap_or_default();
+        serde_json::from_slice(&noted).unwrap_or_default()
     }
 
     /// The supervisor's cgroup, as it has noted it.

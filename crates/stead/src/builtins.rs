@@ -29,6 +29,11 @@ fn builtins() -> Vec<(&'static str, Factory)> {
             "local",
             Arc::new(|| Arc::new(stead_providers::local::LocalProvider::new())),
         ),
+        #[cfg(feature = "native")]
+        (
+            "native",
+            Arc::new(|| Arc::new(stead_providers::native::NativeProvider::new())),
+        ),
         #[cfg(feature = "docker")]
         (
             "docker",

@@ -33,6 +33,8 @@ pub use stead_provider::{
 pub use stead_providers::docker::{DockerProvider, address::Address as DockerAddress};
 #[cfg(feature = "local")]
 pub use stead_providers::local::LocalProvider;
+#[cfg(feature = "native")]
+pub use stead_providers::native::NativeProvider;
 pub use stead_types::*;
 
 /// Bytes of the supervisor that is embedded in this library; 0 where there is none for the platform.

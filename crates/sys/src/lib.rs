@@ -4,10 +4,15 @@
 #![cfg(target_os = "linux")]
 
 mod launch;
+mod namespaces;
 mod signals;
 mod solo;
 mod vfork;
 
 pub use launch::{Identity, Launch, LaunchFailure, Launched, Stage, launch};
+pub use namespaces::{
+    MountAttributes, bring_up_loopback, enter_cgroup_namespace, enter_user_namespace, fork_into,
+    landlock_version, set_mount_attributes,
+};
 pub use signals::{SignalFd, block_all_signals, reset_dispositions};
 pub use solo::{Forked, cloexec_inherited, close_all_except, exit_now, fork_single_threaded, take_inherited};

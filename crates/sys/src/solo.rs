@@ -20,6 +20,16 @@ pub enum Forked {
 /// lock that nobody will ever release. Looked at once, because the look costs as much as the fork: a process
 /// that forks must not start threads afterwards.
 pub fn fork_single_threaded() -> io::Result<Forked> {
+    ensure_one_thread()?;
+    // SAFETY: there is one thread, so the child's memory is consistent and no lock is held by another.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => Ok(Forked::Child),
+        child => Ok(Forked::Parent { child }),
+    }
+}
+
+pub(crate) fn ensure_one_thread() -> io::Result<()> {
     static ONE_THREAD: OnceLock<bool> = OnceLock::new();
     let threads = || std::fs::read_dir("/proc/self/task").map(Iterator::count);
     let alone = match ONE_THREAD.get() {
@@ -29,14 +39,10 @@ pub fn fork_single_threaded() -> io::Result<Forked> {
             *ONE_THREAD.get_or_init(|| alone)
         }
     };
-    if !alone {
-        return Err(io::Error::other("fork needs a process with one thread"));
-    }
-    // SAFETY: there is one thread, so the child's memory is consistent and no lock is held by another.
-    match unsafe { libc::fork() } {
-        -1 => Err(io::Error::last_os_error()),
-        0 => Ok(Forked::Child),
-        child => Ok(Forked::Parent { child }),
+    if alone {
+        Ok(())
+    } else {
+        Err(io::Error::other("fork needs a process with one thread"))
     }
 }
 

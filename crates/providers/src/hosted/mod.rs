@@ -1,32 +1,33 @@
-//! `local`: a process group of the host, as the calling user, with no isolation at all, and it says so.
+//! Providers whose supervisor is a process of this host: `local`, and those that confine it.
 //!
-//! A supervisor process on the host stands for each instance: it keeps the trees together without
-//! changing anything in the caller's process, and it ends them when the caller is gone by whatever signal.
+//! A supervisor process stands for each instance: it keeps the trees together without changing anything in the
+//! caller's process, and it ends them when the caller is gone by whatever signal.
 
-mod options;
+mod kind;
 mod provision;
 mod remove;
+
+pub use kind::{Kind, Start};
+pub(crate) use provision::failed;
 
 use crate::adopt::{self, adopt};
 use crate::place::Place;
 use crate::state::{Record, State};
 use async_trait::async_trait;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use stead_provider::{Files, Process, Provider};
 use stead_types::{
     Availability, Axes, CommandLine, ComputeConfig, ComputeInstance, ExecResult, ExecuteError, FilesError,
     InstanceId, InstanceStatus, ListError, ProvisionError, ShutdownError,
 };
 
-/// The name under which this provider is registered.
-pub const NAME: &str = "local";
-
-/// Runs commands on the host. See the module's documentation.
+/// A provider of one kind. See the module's documentation.
 ///
 /// When it is dropped its links close, and each supervisor ends its instance because its owner is gone.
 #[derive(Debug, Default)]
-pub struct LocalProvider {
+pub struct Hosted<K> {
+    kind: K,
     /// Opened at the first use, so that making a provider cannot fail.
     state: Mutex<Option<State>>,
     state_dir: Option<std::path::PathBuf>,
@@ -41,7 +42,7 @@ enum Entry {
     Error(ComputeInstance),
 }
 
-impl LocalProvider {
+impl<K: Kind + Default> Hosted<K> {
     /// A provider that keeps its instances in the user's default folder.
     pub fn new() -> Self {
         Self::default()
@@ -54,7 +55,9 @@ impl LocalProvider {
             ..Self::default()
         }
     }
+}
 
+impl<K: Kind> Hosted<K> {
     fn state(&self) -> std::io::Result<State> {
         let mut slot = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(state) = &*slot {
@@ -85,7 +88,13 @@ impl LocalProvider {
             return Some(place);
         }
         let state = self.state().ok()?;
-        let place = adopt(&state, NAME, id, adopt::socket(&state, id).into_iter().collect()).await?;
+        let place = adopt(
+            &state,
+            K::NAME,
+            id,
+            adopt::socket(&state, id).into_iter().collect(),
+        )
+        .await?;
         self.places()
             .insert(id.clone(), Entry::Running(Box::new(place.clone())));
         Some(place)
@@ -94,44 +103,37 @@ impl LocalProvider {
     fn list_failed(error: std::io::Error) -> ListError {
         let reason = error.to_string();
         ListError::Failed {
-            provider: NAME.to_owned(),
+            provider: K::NAME.to_owned(),
             reason,
             source: Some(Box::new(error)),
         }
     }
 }
 
-/// Says once in the life of the process that nothing is isolated.
-fn warn_once() {
-    static WARNED: Once = Once::new();
-    WARNED.call_once(|| {
-        tracing::warn!(
-            provider = NAME,
-            "local runs commands on this host with no isolation"
-        );
-    });
-}
-
 #[async_trait]
-impl Provider for LocalProvider {
+impl<K: Kind> Provider for Hosted<K> {
     fn name(&self) -> &str {
-        NAME
+        K::NAME
+    }
+
+    fn inherits_host_env(&self) -> bool {
+        K::INHERITS_ENV
     }
 
     fn observed_axes(&self) -> Axes {
-        Axes::NONE
+        K::AXES
     }
 
     async fn probe(&self) -> Availability {
         if crate::supervisor::SUPERVISOR.is_empty() {
             return Availability::missing(
                 "platform_unsupported",
-                "this platform has no process control that local could use",
-                "Use local on Linux, or choose another provider.",
+                format!("this platform has no process control that {} could use", K::NAME),
+                format!("Use {} on Linux, or choose another provider.", K::NAME),
             );
         }
-        match self.state().and_then(|state| state.supervisor()) {
-            Ok(_) => Availability::Available,
+        match self.state().and_then(|state| state.supervisor().map(|_| state)) {
+            Ok(state) => self.kind.probe(&state).await,
             Err(error) => Availability::missing(
                 "state_unusable",
                 format!("the folder for live instances cannot be used: {error}"),
@@ -141,12 +143,11 @@ impl Provider for LocalProvider {
     }
 
     async fn provision(&self, config: ComputeConfig) -> Result<ComputeInstance, ProvisionError> {
-        warn_once();
-        options::check(&config)?;
+        self.kind.check(&config)?;
         let state = self
             .state()
-            .map_err(|error| provision::failed("its folder cannot be used", error))?;
-        let place = provision::provision(&state, config).await?;
+            .map_err(|error| failed(K::NAME, "its folder cannot be used", error))?;
+        let place = provision::provision(&self.kind, &state, config).await?;
         let instance = place.instance.clone();
         self.places()
             .insert(instance.id.clone(), Entry::Running(Box::new(place)));
@@ -186,7 +187,7 @@ impl Provider for LocalProvider {
             Some(Entry::Error(_)) | None => None,
         };
         let failed = |error: std::io::Error| ShutdownError::StillThere {
-            provider: NAME.to_owned(),
+            provider: K::NAME.to_owned(),
             instance: id.clone(),
             reason: error.to_string(),
             source: Some(Box::new(error)),
@@ -223,7 +224,7 @@ impl Provider for LocalProvider {
         let records = state.instances().map_err(Self::list_failed)?;
         let own = records
             .into_iter()
-            .filter(|(_, record)| record.instance.provider == NAME);
+            .filter(|(_, record)| record.instance.provider == K::NAME);
         Ok(own.map(|(_, record)| self.with_status(record)).collect())
     }
 
@@ -233,7 +234,7 @@ impl Provider for LocalProvider {
             return Ok(None);
         };
         match folder.record() {
-            Ok(record) if record.instance.provider == NAME => Ok(Some(self.with_status(record))),
+            Ok(record) if record.instance.provider == K::NAME => Ok(Some(self.with_status(record))),
             Ok(_) => Ok(None),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(Self::list_failed(error)),
@@ -249,11 +250,11 @@ impl Provider for LocalProvider {
 
     async fn prune(&self) -> Result<Vec<InstanceId>, ListError> {
         let state = self.state().map_err(Self::list_failed)?;
-        remove::prune(&state).await.map_err(Self::list_failed)
+        remove::prune(&state, K::NAME).await.map_err(Self::list_failed)
     }
 }
 
-impl LocalProvider {
+impl<K: Kind> Hosted<K> {
     /// The record says how it was; whether it still is, its supervisor's process says.
     fn with_status(&self, record: Record) -> ComputeInstance {
         let mut instance = record.instance;

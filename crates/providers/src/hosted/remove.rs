@@ -1,6 +1,5 @@
-//! Taking a `local` instance down, also one whose supervisor or owner is gone.
+//! Taking an instance down, also one whose supervisor or owner is gone.
 
-use super::NAME;
 use crate::link::Link;
 use crate::state::{InstanceFolder, ProcessIdentity, State};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
@@ -23,7 +22,7 @@ const ABANDONED: Duration = Duration::from_secs(30);
 pub async fn remove(folder: &InstanceFolder, link: Option<&Link>) -> io::Result<()> {
     let supervisor = folder.record().ok().and_then(|record| record.supervisor);
     // Read before the supervisor takes its folder away.
-    let cgroup = cgroup(folder);
+    let cgroups = cgroups(folder);
     match link {
         Some(link) => drop(link.shut_down(PATIENCE).await),
         None => {
@@ -39,23 +38,23 @@ pub async fn remove(folder: &InstanceFolder, link: Option<&Link>) -> io::Result<
         })?;
         wait_until(|| !supervisor.is_alive()).await?;
     }
-    sweep(cgroup.as_deref(), &folder.id()).await?;
+    sweep(&cgroups, &folder.id()).await?;
     folder.remove()
 }
 
 /// Removes instances whose owner is gone and that were not detached, or whose supervisor is gone.
-pub async fn prune(state: &State) -> io::Result<Vec<InstanceId>> {
+pub async fn prune(state: &State, provider: &str) -> io::Result<Vec<InstanceId>> {
     let mut removed = Vec::new();
     for (folder, record) in state.instances()? {
         let supervised = record.supervisor.as_ref().is_some_and(ProcessIdentity::is_alive);
         let wanted = record.owner.is_alive() || (record.detached && supervised);
-        if record.instance.provider == NAME && !wanted {
+        if record.instance.provider == provider && !wanted {
             remove(&folder, None).await?;
             removed.push(record.instance.id);
         }
     }
     for folder in state.abandoned(ABANDONED)? {
-        sweep(cgroup(&folder).as_deref(), &folder.id()).await?;
+        sweep(&cgroups(&folder), &folder.id()).await?;
         folder.remove()?;
         removed.push(folder.id());
     }
@@ -89,19 +88,21 @@ async fn wait_until(done: impl Fn() -> bool) -> io::Result<()> {
     Ok(())
 }
 
-/// The instance's cgroup as its supervisor has noted it, if the note can be right.
-fn cgroup(folder: &InstanceFolder) -> Option<PathBuf> {
-    let noted = folder.cgroup()?;
+/// The instance's cgroups as they were noted, if the notes can be right.
+fn cgroups(folder: &InstanceFolder) -> Vec<PathBuf> {
     let expected = format!("stead-{}", folder.id());
-    (noted.starts_with("/sys/fs/cgroup") && noted.file_name()? == expected.as_str()).then_some(noted)
+    let mut noted = folder.groups();
+    noted.extend(folder.cgroup());
+    noted.retain(|path| {
+        path.starts_with("/sys/fs/cgroup") && path.file_name().is_some_and(|name| name == expected.as_str())
+    });
+    noted
 }
 
-/// Kills what outlived a supervisor that was itself killed: by its cgroup, and without one by the
+/// Kills what outlived a supervisor that was itself killed: by its cgroups, and without one by the
 /// instance's mark in the environment.
-async fn sweep(cgroup: Option<&Path>, id: &InstanceId) -> io::Result<()> {
-    if let Some(cgroup) = cgroup
-        && cgroup.is_dir()
-    {
+async fn sweep(cgroups: &[PathBuf], id: &InstanceId) -> io::Result<()> {
+    for cgroup in cgroups.iter().filter(|cgroup| cgroup.is_dir()) {
         wait_until(|| end_cgroup(cgroup)).await?;
     }
     wait_until(|| end_marked(id)).await

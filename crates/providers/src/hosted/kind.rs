@@ -1,0 +1,46 @@
+//! What providers whose supervisor is a process of this host do not have in common.
+
+use crate::state::{InstanceFolder, State};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use stead_types::{Availability, Axes, ComputeConfig, ProvisionError};
+use stead_wire::TreeTracking;
+
+/// One such provider.
+#[async_trait::async_trait]
+pub trait Kind: Send + Sync + std::fmt::Debug + 'static {
+    /// The name under which it is registered.
+    const NAME: &'static str;
+
+    /// What is known to hold or not to hold of every instance, without looking.
+    const AXES: Axes;
+
+    /// Whether a command gets the host's variables unless the configuration says otherwise.
+    const INHERITS_ENV: bool;
+
+    /// Whether instances could be made now. The folder for instances and the supervisor are there.
+    async fn probe(&self, state: &State) -> Availability;
+
+    /// Refuses what it cannot honour.
+    fn check(&self, config: &ComputeConfig) -> Result<(), ProvisionError>;
+
+    /// What the supervisor of an instance is started with.
+    fn start(&self, folder: &InstanceFolder, config: &ComputeConfig) -> Result<Start, ProvisionError>;
+}
+
+/// What a supervisor is started with.
+#[derive(Debug, Default)]
+pub struct Start {
+    /// Working directory of commands, as they see it.
+    pub workdir: PathBuf,
+    /// Its whole environment, and so that of every command.
+    pub env: Vec<(OsString, OsString)>,
+    /// How trees are kept together; as the supervisor finds without it.
+    pub tree: Option<TreeTracking>,
+    /// The file with its plan of confinement.
+    pub plan: Option<PathBuf>,
+    /// Directories of its cgroups, for whoever has to clean up when it cannot.
+    pub groups: Vec<PathBuf>,
+    /// What is told of the instance besides.
+    pub metadata: serde_json::Map<String, serde_json::Value>,
+}
