@@ -1,7 +1,7 @@
 //! How a failure of Stead itself is told: one sentence that says what failed, one that says what to do, and
 //! the code in brackets.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use std::io::Write;
 use stead::error::Code;
 
@@ -57,13 +57,17 @@ impl Failure {
         self
     }
 
+    /// The document that tells it.
+    pub fn envelope(&self) -> Value {
+        let details = json!({"retryable": self.retryable, "remedy": self.remedy});
+        json!({"error": {"code": self.code, "message": self.message, "details": details}})
+    }
+
     /// Prints the failure and gives the exit code.
     pub fn report(self, json: bool) -> u8 {
         // Whoever reads may be gone; the exit code says it too.
         let _ = if json {
-            let details = json!({"retryable": self.retryable, "remedy": self.remedy});
-            let envelope = json!({"error": {"code": self.code, "message": self.message, "details": details}});
-            writeln!(std::io::stdout(), "{envelope}")
+            writeln!(std::io::stdout(), "{}", self.envelope())
         } else {
             let Self {
                 code,
@@ -94,7 +98,11 @@ impl<E: Code> From<E> for Failure {
             message,
             remedy: error.remedy(),
             retryable: error.retryable(),
-            exit: STEAD_FAILED,
+            exit: match error.code() {
+                // Wrong in itself: seen without a look at any provider or at this machine.
+                "config_invalid" | "command_invalid" | "place_file_invalid" => USAGE,
+                _ => STEAD_FAILED,
+            },
         }
     }
 }

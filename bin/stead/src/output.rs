@@ -25,11 +25,7 @@ pub fn result(result: &ExecResult, provider: &str, isolation: &Axes) -> Value {
             result.stderr_truncated,
         ),
     ] {
-        document.insert(name.to_owned(), String::from_utf8_lossy(bytes).into());
-        if std::str::from_utf8(bytes).is_err() {
-            let text = base64::engine::general_purpose::STANDARD.encode(bytes);
-            document.insert(format!("{name}_base64"), text.into());
-        }
+        text_or_bytes(&mut document, name, bytes);
         document.insert(format!("{name}_total_bytes"), total.into());
         document.insert(format!("{name}_truncated"), truncated.into());
     }
@@ -38,6 +34,15 @@ pub fn result(result: &ExecResult, provider: &str, isolation: &Axes) -> Value {
     document.insert("provider".to_owned(), provider.into());
     document.insert("isolation".to_owned(), json!(isolation));
     Value::Object(document)
+}
+
+/// Bytes as text, invalid ones replaced; when there are any, also as they are, in base64.
+pub fn text_or_bytes(document: &mut Map<String, Value>, name: &str, bytes: &[u8]) {
+    document.insert(name.to_owned(), String::from_utf8_lossy(bytes).into());
+    if std::str::from_utf8(bytes).is_err() {
+        let text = base64::engine::general_purpose::STANDARD.encode(bytes);
+        document.insert(format!("{name}_base64"), text.into());
+    }
 }
 
 /// Prints one line; a reader that is gone is no failure.

@@ -38,3 +38,8 @@ impl Drop for Raw {
         let _ = tcsetattr(rustix::stdio::stdin(), OptionalActions::Now, &self.0);
     }
 }
+
+/// Whether somebody watches what is told beside the output.
+pub fn is_watched() -> bool {
+    std::io::IsTerminal::is_terminal(&std::io::stderr())
+}

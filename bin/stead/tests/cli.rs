@@ -199,15 +199,13 @@ fn mistakes_are_told_with_what_to_do_and_a_code() {
                 "run",
                 "--provider",
                 "local",
-                "--workdir",
-                "/nonexistent/x",
                 "--user",
                 "no-such-user",
                 "--",
                 "true",
             ],
             125,
-            "[user_invalid]",
+            "[config_unsupported]",
         ),
         (&["run", "--provider", "local"], 2, "<CMD>"),
         (&["rm", "nothing"], 125, "[instance_not_found]"),
@@ -289,11 +287,14 @@ fn a_tool_is_called_through_a_declared_place() {
         text(&output.stderr)
     );
     let output = call(&["greet", "--arg-json", "who=[1]", "--json"]);
-    assert_eq!(text(&output.stdout), "{\"output\":\"hello-[1]\\n\"}\n");
+    assert_eq!(
+        text(&output.stdout),
+        "{\"output\":\"hello-[1]\\n\",\"stderr\":\"\",\"output_total_bytes\":10,\"output_truncated\":false}\n"
+    );
     let output = call(&["bad"]);
     assert_eq!(output.status.code(), Some(9));
     assert!(text(&output.stderr).contains("no"));
-    assert_eq!(call(&["missing"]).status.code(), Some(125));
+    assert_eq!(call(&["missing"]).status.code(), Some(2));
     std::fs::write(&file, "provider = 'local'\nprovidr = 1\n").unwrap();
     assert_eq!(call(&["greet"]).status.code(), Some(2));
 }
@@ -371,7 +372,164 @@ fn help_of_each_command_has_an_example() {
 fn the_error_texts_are_as_they_were() {
     let output = run(&["run", "--provider", "nope", "--", "true"]);
     insta::assert_snapshot!(text(&output.stderr), @r"
-    error: unknown compute provider 'nope'. Available: docker, local. Falling back to local would run on the host what was asked to be isolated
-    Use one of docker, local, or register the provider first. [provider_unknown]
+    error: unknown compute provider 'nope'. Available: docker, local, native. Falling back to local would run on the host what was asked to be isolated
+    Use one of docker, local, native, or register the provider first. [provider_unknown]
     ");
+}
+
+/// A place file in a folder of its own, and what one call of it gives.
+fn tool(file: &str, args: &[&str]) -> Output {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("place.toml"), file).unwrap();
+    let mut command = stead(dir.path());
+    command
+        .args(["tool", "run", "place.toml"])
+        .args(args)
+        .output()
+        .unwrap()
+}
+
+const PLACE: &str = "provider = \"local\"\n[tools.bytes]\ncommand = \"printf 'a\\\\377b'\"\n\
+    [tools.greet]\ncommand = \"echo hello {{who}}\"\n[tools.fails]\ncommand = \"echo why >&2; exit 3\"\n";
+
+#[test]
+fn a_tools_bytes_are_printed_as_they_are() {
+    assert_eq!(tool(PLACE, &["bytes"]).stdout, b"a\xffb");
+    let output = tool(PLACE, &["bytes", "--json"]);
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(
+        (
+            &document["output"],
+            &document["output_base64"],
+            &document["output_truncated"]
+        ),
+        (&"a\u{fffd}b".into(), &"Yf9i".into(), &false.into())
+    );
+    let cut = "provider = \"local\"\n[tools.much]\ncommand = \"head -c 11000000 /dev/zero\"\n";
+    let output = tool(cut, &["much"]);
+    assert_eq!(output.stdout.len(), 10 << 20, "nothing is mixed into the bytes");
+    assert!(text(&output.stderr).contains("the first 10485760 of 11000000 bytes"));
+}
+
+#[test]
+fn a_tool_that_is_not_declared_is_told_apart_from_one_that_fails() {
+    let output = tool(PLACE, &["gret"]);
+    assert_eq!(output.status.code(), Some(2));
+    let told = text(&output.stderr);
+    assert!(
+        told.contains("[tool_not_declared]") && told.contains("greet"),
+        "{told}"
+    );
+    assert!(!told.contains("host"), "nothing ran there: {told}");
+
+    let output = tool(PLACE, &["fails", "--json"]);
+    assert_eq!(output.status.code(), Some(3));
+    let envelope: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(envelope["error"]["code"], "tool_failed");
+    assert_eq!(envelope["error"]["details"]["exit_code"], 3);
+    assert_eq!(envelope["error"]["details"]["output"], "why");
+
+    let output = tool(PLACE, &["greet", "--arg", "who=a", "--arg", "who=b"]);
+    assert_eq!(output.status.code(), Some(2), "which of the two would it be?");
+    let output = tool(PLACE, &["greet", "--arg", "who=a", "--arg", "whoo=b"]);
+    assert_eq!(text(&output.stdout), "hello a\n");
+    assert!(text(&output.stderr).contains("no placeholder whoo"));
+}
+
+/// Without the engine, what it has is not known.
+#[test]
+fn what_cannot_be_asked_is_not_told_as_nothing() {
+    let without = |args: &[&str]| {
+        let dir = tempfile::tempdir().unwrap();
+        let mut command = stead(dir.path());
+        command
+            .env("DOCKER_HOST", "unix:///nowhere")
+            .args(args)
+            .output()
+            .unwrap()
+    };
+    for args in [["ps", "--json"], ["prune", "--json"]] {
+        let output = without(&args);
+        let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(document["unknown"][0]["provider"], "docker", "{args:?}");
+        assert_eq!(document["unknown"][0]["code"], "docker_not_running", "{args:?}");
+    }
+    let id = "01900000-0000-7000-8000-000000000000";
+    let output = without(&["rm", id, "--json"]);
+    let envelope: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(envelope["error"]["code"], "docker_not_running");
+    assert_eq!(output.status.code(), Some(125));
+}
+
+#[test]
+fn what_is_wrong_in_itself_starts_nothing() {
+    // A name that cannot be pulled would fail later, and say something else.
+    let image = [
+        "run",
+        "--provider",
+        "docker",
+        "--image",
+        "stead-test/no-such-image:1",
+    ];
+    for bad in [
+        &["--timeout", "0", "--", "true"][..],
+        &["--", ""],
+        &["--memory", "1", "--", "true"],
+        &["--cpu", "0", "--", "true"],
+        &["--network", "None", "--", "true"],
+        &["--workdir", "relative", "--", "true"],
+        &["-v", "/no/such/thing:/x", "--", "true"],
+        &["-e", "", "--", "true"],
+    ] {
+        let output = run(&[&image[..], bad].concat());
+        assert_eq!(output.status.code(), Some(2), "{bad:?}: {}", text(&output.stderr));
+    }
+}
+
+#[test]
+fn on_this_host_a_working_directory_is_one_that_is_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let typo = dir.path().join("typo/deep");
+    let output = local(&["--workdir", typo.to_str().unwrap(), "--", "pwd"]);
+    assert_eq!(output.status.code(), Some(125));
+    assert!(text(&output.stderr).contains("[workdir_invalid]"));
+    assert!(!typo.exists(), "nothing is made up on the host");
+
+    let mut command = stead(dir.path());
+    let output = command
+        .args(["run", "--provider", "local", "--workdir", ".", "--", "pwd"])
+        .output()
+        .unwrap();
+    let here = dir.path().canonicalize().unwrap();
+    assert_eq!(text(&output.stdout).trim_end(), here.to_str().unwrap());
+}
+
+#[test]
+fn a_document_is_owed_also_when_a_signal_ends_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut command = stead(dir.path());
+    let up = dir.path().join("up");
+    let shell = format!("echo part; : > {}; exec sleep 60", up.display());
+    command.args(["run", "--provider", "local", "--json", "--shell", &shell]);
+    let child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    while !up.exists() {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    let pid = child.id().to_string();
+    assert!(
+        Command::new("kill")
+            .args(["-INT", &pid])
+            .status()
+            .unwrap()
+            .success()
+    );
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130));
+    let envelope: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(envelope["error"]["code"], "command_cancelled");
+    assert_eq!(envelope["error"]["details"]["stdout"], "part\n");
 }

@@ -102,6 +102,17 @@ fn check(config: &ComputeConfig) -> Result<(), ProvisionError> {
             ));
         }
     }
+    if config.user.is_some() {
+        return Err(unsupported("user", "its commands run as the calling user"));
+    }
+    // What is on the host is not made up: a typing error must not leave a directory there.
+    if let Some(workdir) = config.workdir.as_ref().filter(|workdir| !workdir.is_dir()) {
+        return Err(ProvisionError::Workdir {
+            provider: NAME.to_owned(),
+            workdir: workdir.display().to_string(),
+            reason: "there is no such directory on this host".to_owned(),
+        });
+    }
     if !config.mounts.is_empty() {
         return Err(unsupported("mounts", "it sees the host's files where they are"));
     }

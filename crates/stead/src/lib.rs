@@ -25,9 +25,9 @@ pub use builtins::{registry, resolve};
 #[cfg(feature = "conformance")]
 pub use stead_provider::conformance;
 pub use stead_provider::{
-    Files, OutputChunk, PlaceFile, Placement, Process, ProcessControl, ProcessExit, Provider,
-    ProviderDescription, Registry, RunOn, SignalTarget, Target, ToolCommand, ToolError, ToolPlace, contract,
-    placement, tool,
+    ExternalProvider, Files, OutputChunk, PlaceFile, Placement, Process, ProcessControl, ProcessExit,
+    Provider, ProviderDescription, Registry, RunOn, SignalTarget, Target, ToolCommand, ToolError, ToolPlace,
+    contract, placement, tool,
 };
 #[cfg(feature = "docker")]
 pub use stead_providers::docker::{DockerProvider, address::Address as DockerAddress};

@@ -244,6 +244,9 @@ impl ComputeConfig {
             check_path("a mount's host path", &mount.host)?;
             check_path("a mount's place path", &mount.place)?;
         }
+        if let Some(network) = &self.network {
+            network.check()?;
+        }
         if let Some(user) = &self.user {
             check_nul("the user", user.as_ref())?;
         }

@@ -184,10 +184,12 @@ impl Code for ProvisionError {
         match self {
             Self::Unavailable { missing, .. } => missing.remedy.clone(),
             Self::Unsupported { key, .. } => {
-                format!("Leave {key} out, or choose a provider that honours it.")
+                format!("Leave {key} out, change it, or choose a provider that honours it.")
             }
             Self::Invalid { .. } => "Correct the value; nothing was started.".to_owned(),
-            Self::Option { .. } => "Correct or remove the option; docs/guides has the list.".to_owned(),
+            Self::Option { .. } => {
+                "Correct or remove the option; docs/guides/providers.md has the list.".to_owned()
+            }
             Self::WeakerIsolation { .. } => {
                 "Remove the option, or set i_accept_weaker_isolation to true if that is what you want."
                     .to_owned()
@@ -201,7 +203,9 @@ impl Code for ProvisionError {
             Self::User { .. } => "Name a user that the image has, or a uid or uid:gid.".to_owned(),
             Self::Workdir { .. } => "Name a directory that exists there or can be made.".to_owned(),
             Self::TimedOut { .. } => "Try again; if it stays so, look at the provider's own log.".to_owned(),
-            Self::Failed { .. } => "Read the source of the error; nothing was left behind.".to_owned(),
+            Self::Failed { .. } => {
+                "Correct what the reason names, or try again; nothing was left behind.".to_owned()
+            }
         }
     }
 
@@ -315,6 +319,9 @@ impl Code for ExecuteError {
             Self::NoInstance { .. } => "List the instances; provision a new one.",
             Self::Invalid { .. } => "Correct the value; nothing was started.",
             Self::Unsupported { .. } => "Give it when the instance is provisioned.",
+            Self::LaunchFailed { source, .. } if source.kind() == std::io::ErrorKind::WouldBlock => {
+                "The place is full: allow it more processes (pids), or run less at once."
+            }
             Self::LaunchFailed { .. } => "Name a user and a working directory that the place has.",
             Self::NoShell { .. } => "Give the command as an argument vector (argv) instead of shell text.",
             Self::Lost { .. } => "Decide whether it is safe to run it again; Stead does not do so by itself.",

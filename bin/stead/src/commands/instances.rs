@@ -4,37 +4,57 @@ use super::show::unprintable;
 use crate::args::{Format, Rm};
 use crate::failure::Failure;
 use crate::output::{print, table};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::sync::Arc;
-use stead::{Availability, ComputeInstance, InstanceId, Provider};
+use stead::{Availability, ComputeInstance, InstanceId, Missing, Provider};
 
-/// The providers that can be used here; the others are told on standard error, since what they have is
-/// not known.
-async fn usable() -> Result<Vec<Arc<dyn Provider>>, Failure> {
-    let mut usable = Vec::new();
-    for name in stead::registry().list() {
-        let Some(provider) = stead::resolve(name.as_str())? else {
-            continue;
-        };
-        match provider.probe().await {
-            Availability::Available => usable.push(provider),
-            Availability::Unavailable(missing) => {
-                eprintln!("note: the instances of {name} are not known: {}", missing.reason);
+/// All providers, and which of them cannot be asked: what those have is not known, and never none.
+struct Asked {
+    usable: Vec<Arc<dyn Provider>>,
+    unknown: Vec<(String, Missing)>,
+}
+
+impl Asked {
+    async fn all() -> Result<Self, Failure> {
+        let (mut usable, mut unknown) = (Vec::new(), Vec::new());
+        for name in stead::registry().list() {
+            let Some(provider) = stead::resolve(name.as_str())? else {
+                continue;
+            };
+            match provider.probe().await {
+                Availability::Available => usable.push(provider),
+                Availability::Unavailable(missing) => unknown.push((name, missing)),
             }
         }
+        Ok(Self { usable, unknown })
     }
-    Ok(usable)
+
+    /// For people; documents have [`Self::unknown`].
+    fn note(&self) {
+        for (name, missing) in &self.unknown {
+            eprintln!("note: the instances of {name} are not known: {}", missing.reason);
+        }
+    }
+
+    fn unknown(&self) -> Vec<Value> {
+        self.unknown
+            .iter()
+            .map(|(name, missing)| json!({"provider": name, "code": missing.code, "reason": missing.reason}))
+            .collect()
+    }
 }
 
 /// `stead ps`.
 pub async fn ps(format: Format) -> Result<u8, Failure> {
     let mut instances: Vec<ComputeInstance> = Vec::new();
-    for provider in usable().await? {
+    let asked = Asked::all().await?;
+    asked.note();
+    for provider in &asked.usable {
         instances.extend(provider.list_instances().await?);
     }
     instances.sort_by(|a, b| b.id.cmp(&a.id));
     if format.json {
-        print(json!({"instances": instances})).map_err(unprintable)?;
+        print(json!({"instances": instances, "unknown": asked.unknown()})).map_err(unprintable)?;
         return Ok(0);
     }
     let text = |value: Option<&serde_json::Value>| match value {
@@ -48,7 +68,7 @@ pub async fn ps(format: Format) -> Result<u8, Failure> {
                 instance.id.to_string(),
                 instance.provider.clone(),
                 json!(instance.status).as_str().unwrap_or_default().to_owned(),
-                instance.created_at.to_string(),
+                created(instance),
                 text(instance.metadata.get("owner_pid")),
                 text(instance.metadata.get("detached")),
             ]
@@ -62,14 +82,26 @@ pub async fn ps(format: Format) -> Result<u8, Failure> {
     Ok(0)
 }
 
+/// Whole seconds: for people the rest is noise.
+fn created(instance: &ComputeInstance) -> String {
+    let document = json!(instance);
+    let text = document["created_at"].as_str().unwrap_or_default();
+    match text.split_once('.') {
+        Some((seconds, _)) => format!("{seconds}Z"),
+        None => text.to_owned(),
+    }
+}
+
 /// `stead prune`.
 pub async fn prune(format: Format) -> Result<u8, Failure> {
     let mut removed: Vec<InstanceId> = Vec::new();
-    for provider in usable().await? {
+    let asked = Asked::all().await?;
+    asked.note();
+    for provider in &asked.usable {
         removed.extend(provider.prune().await?);
     }
     if format.json {
-        print(json!({"removed": removed})).map_err(unprintable)?;
+        print(json!({"removed": removed, "unknown": asked.unknown()})).map_err(unprintable)?;
         return Ok(0);
     }
     for id in removed {
@@ -81,7 +113,8 @@ pub async fn prune(format: Format) -> Result<u8, Failure> {
 /// `stead rm`.
 pub async fn rm(rm: Rm) -> Result<u8, Failure> {
     let id = InstanceId::new(rm.id);
-    for provider in usable().await? {
+    let asked = Asked::all().await?;
+    for provider in &asked.usable {
         if provider.status(&id).await?.is_some() {
             provider.shutdown(&id).await?;
             if rm.format.json {
@@ -89,6 +122,14 @@ pub async fn rm(rm: Rm) -> Result<u8, Failure> {
             }
             return Ok(0);
         }
+    }
+    // It may be one of those that could not be asked.
+    if let Some((name, missing)) = asked.unknown.first() {
+        let message = format!(
+            "whether there is an instance {id} is not known: {name}: {}",
+            missing.reason
+        );
+        return Err(Failure::new(missing.code, message, missing.remedy.clone()));
     }
     Err(Failure::new(
         "instance_not_found",

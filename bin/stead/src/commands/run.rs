@@ -31,8 +31,8 @@ enum Went {
 pub async fn run(run: Run, config: &Config) -> Result<u8, Failure> {
     let mut ending =
         Ending::listen().map_err(|error| Failure::new("signals_failed", error.to_string(), "Try again."))?;
+    let command = command(&run)?;
     let provider = provider(&run, config).await?;
-    let command = command(&run);
     let (instance_config, command_config) = configuration(&run, config, &*provider)?;
     let instance = tokio::select! {
         provisioned = provider.provision(instance_config) => provisioned?,
@@ -78,6 +78,7 @@ async fn in_place(
     }
     drop(raw);
     match went? {
+        Went::Signalled(signal) if run.json => interrupted(sink, signal),
         Went::Signalled(signal) => Ok(128 + signal),
         Went::Exited(exit) => {
             sink.explain_missing(&exit, name.as_deref());
@@ -105,6 +106,24 @@ fn finish(
         eprintln!("stead: the command was ended because its time was over");
     }
     Ok(code)
+}
+
+/// A document is owed also when a signal ended it; how the command would have ended is not known.
+fn interrupted(sink: Sink, signal: u8) -> Result<u8, Failure> {
+    let message = format!("the command was ended because this process got signal {signal}");
+    let failure = Failure::new(
+        "command_cancelled",
+        message,
+        "Run it again if it is still wanted.",
+    );
+    let mut envelope = failure.envelope();
+    if let Some(details) = envelope["error"]["details"].as_object_mut() {
+        let [stdout, stderr] = sink.collected.unwrap_or_default();
+        output::text_or_bytes(details, "stdout", &stdout);
+        output::text_or_bytes(details, "stderr", &stderr);
+    }
+    output::print(envelope).map_err(unprintable)?;
+    Ok(128 + signal)
 }
 
 /// Takes output until the end, and ends the command when a signal says so.

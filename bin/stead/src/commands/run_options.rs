@@ -30,7 +30,7 @@ pub async fn provider(run: &Run, config: &Config) -> Result<Arc<dyn Provider>, F
         .unwrap_or("auto");
     if !name.trim().eq_ignore_ascii_case("auto") {
         return match stead::resolve(name)? {
-            Some(provider) => Ok(provider),
+            Some(provider) => Ok(with_progress(provider)),
             None => Err(Failure::usage(
                 "no provider is named",
                 "Give --provider a name; `stead providers` lists them.",
@@ -43,12 +43,13 @@ pub async fn provider(run: &Run, config: &Config) -> Result<Arc<dyn Provider>, F
             continue;
         };
         match provider.probe().await {
-            Availability::Available => return Ok(provider),
+            Availability::Available => return Ok(with_progress(provider)),
             Availability::Unavailable(missing) => {
                 reasons.push(format!(
-                    "{candidate}: {}. {}",
+                    "{candidate}: {}. {} [{}]",
                     missing.reason.trim_end_matches('.'),
-                    missing.remedy
+                    missing.remedy,
+                    missing.code
                 ));
             }
         }
@@ -61,11 +62,31 @@ pub async fn provider(run: &Run, config: &Config) -> Result<Arc<dyn Provider>, F
     Err(Failure::new("no_isolating_provider", message, remedy))
 }
 
-/// The command.
-pub fn command(run: &Run) -> CommandLine {
-    match &run.shell {
+/// The same provider, which tells of a pull where somebody watches.
+fn with_progress(provider: Arc<dyn Provider>) -> Arc<dyn Provider> {
+    if provider.name() != "docker" || !crate::terminal::is_watched() {
+        return provider;
+    }
+    let seen = std::sync::Mutex::new(std::collections::HashMap::new());
+    Arc::new(stead::DockerProvider::new().progress(Arc::new(move |progress| {
+        let mut seen = seen.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        // One line for each step of each layer; the counts in between would scroll everything away.
+        let last = seen.insert(progress.layer.clone(), progress.status.clone());
+        if last.as_ref() != Some(&progress.status) {
+            eprintln!("{}: {}", progress.layer, progress.status);
+        }
+    })))
+}
+
+/// The command, checked: what no place can execute needs no place.
+pub fn command(run: &Run) -> Result<CommandLine, Failure> {
+    let command = match &run.shell {
         Some(text) => CommandLine::Shell(text.clone()),
         None => CommandLine::Argv(run.argv.clone()),
+    };
+    match command.check() {
+        Ok(()) => Ok(command),
+        Err(error) => Err(usage(error, "Correct the command; nothing was started.")),
     }
 }
 
@@ -81,10 +102,16 @@ pub fn configuration(
     let default = |key: &str| config.get(key).filter(|_| !on_host);
     let mut instance = ComputeConfig::new();
     instance.image = run.image.clone().or_else(|| default("image").map(str::to_owned));
-    instance.workdir = run.workdir.clone();
+    instance.workdir = match &run.workdir {
+        // On this host a relative path means what it means here.
+        Some(workdir) if on_host => {
+            let remedy = "Give --workdir a directory of this host.";
+            Some(std::path::absolute(workdir).map_err(|error| usage(error, remedy))?)
+        }
+        given => given.clone(),
+    };
     instance.user = run.user.clone();
     instance.resources = resources(run, &default)?;
-    instance.network = network(run.network.as_deref().or(default("network")), on_host);
     instance.mounts = run
         .mounts
         .iter()
@@ -97,11 +124,19 @@ pub fn configuration(
         let value = serde_json::from_str(value).unwrap_or_else(|_| Value::String(value.to_owned()));
         instance.options.insert(name.to_owned(), value);
     }
+    // An engine's own word for the network stands for ours, unless both are said.
+    let decided = on_host || instance.options.contains_key("network_mode");
+    instance.network = network(run.network.as_deref().or(default("network")), decided)?;
     let mut command = ComputeConfig::new();
     command.env = env(&run.env)?;
     command.timeout = timeout(run.timeout.as_deref().or(config.get("timeout")))?;
     command.tty = run.tty.then(crate::terminal::size);
     command.stdin = (run.stdin || run.tty).then_some(Stdin::Stream);
+    for config in [&instance, &command] {
+        config
+            .check()
+            .map_err(|error| usage(error, "Correct the value; nothing was started."))?;
+    }
     Ok((instance, command))
 }
 
@@ -132,15 +167,15 @@ fn resources<'a>(run: &Run, default: &impl Fn(&str) -> Option<&'a str>) -> Resul
     })
 }
 
-/// Without a word a place has no network; this host has the one it has.
-fn network(given: Option<&str>, on_host: bool) -> Option<NetworkPolicy> {
+/// Without a word a place has no network, unless that is decided elsewhere: this host has the one it has.
+fn network(given: Option<&str>, decided: bool) -> Result<Option<NetworkPolicy>, Failure> {
     match given {
-        None if on_host => None,
-        None | Some("none") => Some(NetworkPolicy::None),
-        Some("full") => Some(NetworkPolicy::Full),
-        Some(list) => Some(NetworkPolicy::Allow {
-            domains: list.split(',').map(|domain| domain.trim().to_owned()).collect(),
-        }),
+        None if decided => Ok(None),
+        None => Ok(Some(NetworkPolicy::None)),
+        Some(text) => match text.parse() {
+            Ok(policy) => Ok(Some(policy)),
+            Err(error) => Err(usage(error, "Write --network none, full, or a list of domains.")),
+        },
     }
 }
 
@@ -165,6 +200,7 @@ fn env(given: &[OsString]) -> Result<EnvMap, Failure> {
                 OsString::from_vec(bytes[..at].to_vec()),
                 OsString::from_vec(bytes[at + 1..].to_vec()),
             ),
+            None if bytes.is_empty() => return Err(usage("a variable has no name", "Write -e NAME=VALUE.")),
             None => {
                 if let Some(value) = std::env::var_os(entry) {
                     env.set(entry.clone(), value);
@@ -187,6 +223,10 @@ fn parse_mount(given: &str) -> Result<Mount, Failure> {
     let mut parts = given.split(':');
     let host = parts.next().filter(|host| !host.is_empty()).ok_or_else(bad)?;
     let host = std::path::absolute(host).map_err(|_| bad())?;
+    if !host.exists() {
+        let message = format!("there is nothing at {} that could be mounted", host.display());
+        return Err(usage(message, "Give --mount a file or directory of this host."));
+    }
     let (place, mode) = (parts.next(), parts.next());
     let read_only = match mode {
         None | Some("rw") => false,
@@ -219,17 +259,27 @@ mod tests {
                 )
             })
         };
-        assert_eq!(mount("/a"), Some(("/a".into(), "/a".into(), false)));
-        assert_eq!(mount("/a:/b:ro"), Some(("/a".into(), "/b".into(), true)));
-        for bad in ["", ":/b", "/a:b", "/a:/b:x", "/a:/b:ro:z"] {
+        assert_eq!(mount("/usr"), Some(("/usr".into(), "/usr".into(), false)));
+        assert_eq!(mount("/usr:/b:ro"), Some(("/usr".into(), "/b".into(), true)));
+        for bad in [
+            "",
+            ":/b",
+            "/usr:b",
+            "/usr:/b:x",
+            "/usr:/b:ro:z",
+            "/no/such/thing:/b",
+        ] {
             assert_eq!(mount(bad), None, "{bad}");
         }
     }
 
     #[test]
     fn no_word_about_the_network_is_none_where_that_can_be() {
-        assert_eq!(network(None, false), Some(NetworkPolicy::None));
-        assert_eq!(network(None, true), None);
-        assert_eq!(network(Some("none"), true), Some(NetworkPolicy::None));
+        assert_eq!(network(None, false), Ok(Some(NetworkPolicy::None)));
+        assert_eq!(network(None, true), Ok(None));
+        assert_eq!(network(Some("none"), true), Ok(Some(NetworkPolicy::None)));
+        for typing_error in ["None", "host", "", "a,,b", "no spaces"] {
+            assert!(network(Some(typing_error), false).is_err(), "{typing_error}");
+        }
     }
 }

@@ -3,7 +3,7 @@
 //! ```toml
 //! provider = "docker"
 //! image = "alpine:3.20"
-//! network = { mode = "none" }
+//! network = "none"
 //! strict = true
 //!
 //! [tools.log]
@@ -23,7 +23,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use stead_types::error::Code;
 use stead_types::size::{parse_duration, parse_size};
-use stead_types::{ComputeConfig, EnvMap, InheritEnv, InvalidInput, NetworkPolicy, Resources, Timeout};
+use stead_types::{
+    ComputeConfig, EnvMap, InheritEnv, InvalidInput, Mount, NetworkPolicy, Resources, Timeout,
+};
 
 /// A declared place. Unknown keys are errors.
 #[derive(Debug, Clone, Deserialize)]
@@ -43,9 +45,15 @@ pub struct PlaceFile {
     /// See [`ComputeConfig::inherit_env`]. Default here: minimal, where the provider runs on the host.
     #[serde(default)]
     pub inherit_env: Option<InheritEnv>,
-    /// See [`ComputeConfig::network`].
-    #[serde(default)]
+    /// See [`ComputeConfig::network`]: `"none"`, `"full"`, a list of domains, or a table with `mode`.
+    #[serde(default, deserialize_with = "network")]
     pub network: Option<NetworkPolicy>,
+    /// See [`ComputeConfig::user`].
+    #[serde(default)]
+    pub user: Option<String>,
+    /// See [`ComputeConfig::mounts`].
+    #[serde(default)]
+    pub mounts: Vec<Mount>,
     /// Whether tools without a command are refused. Default: no.
     #[serde(default)]
     pub strict: bool,
@@ -162,6 +170,8 @@ impl PlaceFile {
             env: self.env.clone(),
             inherit_env: self.inherit_env,
             network: self.network.clone(),
+            user: self.user.clone(),
+            mounts: self.mounts.clone(),
             timeout: self.timeout.map(Timeout::After),
             resources: Resources {
                 cpu,
@@ -242,6 +252,20 @@ enum Written {
     Whole(u64),
     Decimal(f64),
     Text(String),
+}
+
+fn network<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<NetworkPolicy>, D::Error> {
+    use serde::de::Error;
+    let policy = match Option::<serde_json::Value>::deserialize(deserializer)? {
+        None | Some(serde_json::Value::Null) => return Ok(None),
+        Some(serde_json::Value::String(text)) => text.parse().map_err(D::Error::custom)?,
+        Some(list @ serde_json::Value::Array(_)) => NetworkPolicy::Allow {
+            domains: serde_json::from_value(list).map_err(D::Error::custom)?,
+        },
+        Some(table) => serde_json::from_value(table).map_err(D::Error::custom)?,
+    };
+    policy.check().map_err(D::Error::custom)?;
+    Ok(Some(policy))
 }
 
 fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {

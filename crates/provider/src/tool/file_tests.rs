@@ -90,3 +90,44 @@ fn a_tool_needs_exactly_one_valid_command() {
         assert_eq!(commands(bad.clone()).unwrap_err().code(), code, "{bad}");
     }
 }
+
+#[test]
+fn the_network_has_a_short_form() {
+    let network = |value: serde_json::Value| {
+        let file: Result<PlaceFile, _> = serde_json::from_value(json!({"provider": "x", "network": value}));
+        file.map(|file| file.network).map_err(|error| error.to_string())
+    };
+    assert_eq!(network(json!("none")), Ok(Some(NetworkPolicy::None)));
+    assert_eq!(network(json!("full")), Ok(Some(NetworkPolicy::Full)));
+    let allow = NetworkPolicy::Allow {
+        domains: vec!["a.example".to_owned()],
+    };
+    assert_eq!(network(json!("a.example")), Ok(Some(allow.clone())));
+    assert_eq!(network(json!(["a.example"])), Ok(Some(allow)));
+    assert_eq!(network(json!(null)), Ok(None));
+    for bad in [
+        json!("Full"),
+        json!(["a b"]),
+        json!(7),
+        json!({"mode": "allow", "domains": [""]}),
+    ] {
+        assert!(network(bad.clone()).is_err(), "{bad}");
+    }
+}
+
+#[test]
+fn a_place_can_name_its_user_and_grants() {
+    let mounts = json!([{"host": "/src", "place": "/code", "read_only": true}]);
+    let file = json!({"provider": "x", "user": "1000:1000", "mounts": mounts});
+    let config = serde_json::from_value::<PlaceFile>(file)
+        .unwrap()
+        .config()
+        .unwrap();
+    assert_eq!(config.user.as_deref(), Some("1000:1000"));
+    let mount = Mount {
+        host: "/src".into(),
+        place: "/code".into(),
+        read_only: true,
+    };
+    assert_eq!(config.mounts, [mount]);
+}

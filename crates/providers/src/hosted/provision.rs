@@ -236,6 +236,7 @@ fn describe<K: Kind>(
     metadata.insert("supervisor_pid".to_owned(), link.greeting().pid.into());
     // The process of this host that ends with the instance; in a place the supervisor has another number.
     metadata.insert("host_pid".to_owned(), child.into());
+    metadata.insert("owner_pid".to_owned(), std::process::id().into());
     metadata.insert("detached".to_owned(), config.detached.into());
     ComputeInstance {
         id: id.clone(),
