@@ -29,11 +29,13 @@ def watch(name, process, config):
     send(event="exit", command=name, duration_ms=took, total_bytes=list(process.total.values()), **how)
 def provision(m):
     if "image" in m["config"]: raise LookupError("a process has no image")
-    instances[m["instance"]] = {"workdir": tempfile.mkdtemp(), "env": [], **m["config"]}
+    home = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)  # gone at the latest when this program ends
+    instances[m["instance"]] = {"home": home, "workdir": home.name, "env": [], **m["config"]}
     return {"id": m["instance"], "status": "running"}
 def shutdown(m):
-    instances.pop(m["instance"], None)
+    instance = instances.pop(m["instance"], None)
     for process in [p for p in commands.values() if p.instance == m["instance"]]: end(process, 0)
+    if instance: instance["home"].cleanup()
 def start(m):
     base, pipe, argv = instances[m["instance"]], subprocess.PIPE, ['exec "$@"', "sh", *map(raw, m.get("argv", []))]
     config = {**base, **m["config"], "env": base["env"] + m["config"].get("env", [])}  # its keys on top

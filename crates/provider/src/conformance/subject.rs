@@ -180,13 +180,17 @@ impl Subject {
         Ok(())
     }
 
-    /// Ids of what exists.
+    /// Ids of what exists, without what says that another process owns it: on a shared engine others come and go.
     pub(super) async fn ids(&self) -> Result<BTreeSet<InstanceId>, Failure> {
-        Ok(self
-            .provider
-            .list_instances()
-            .await?
+        let own = u64::from(std::process::id());
+        let others = |instance: &ComputeInstance| {
+            let owner = instance.metadata.get("owner_pid").and_then(|pid| pid.as_u64());
+            owner.is_some_and(|owner| owner != own)
+        };
+        let listed = self.provider.list_instances().await?;
+        Ok(listed
             .into_iter()
+            .filter(|instance| !others(instance))
             .map(|instance| instance.id)
             .collect())
     }
