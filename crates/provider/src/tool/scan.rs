@@ -274,8 +274,10 @@ impl Scan<'_> {
         if self.looking_at("{{") && placeholder(self.text, self.at).is_ok() {
             return Err(self.refuse(Context::Backslash).into());
         }
-        // `ca\<newline>se` is the keyword that is looked for in `$(…)`.
-        if self.byte(0) == Some(b'\n') && level.nested && !word.fresh {
+        // The shell joins the lines before it looks for words and operators: `<\<newline><` announces a
+        // here-document and `ca\<newline>se` is a keyword. Only where a blank stands before it nothing is joined.
+        let blank_before = start == 0 || matches!(self.text.as_bytes()[start - 1], b' ' | b'\t' | b'\n');
+        if self.byte(0) == Some(b'\n') && (!blank_before || (level.nested && !word.fresh)) {
             self.at = start;
             return Err(Stop::Untracked(start));
         }

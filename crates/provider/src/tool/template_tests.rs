@@ -160,6 +160,12 @@ fn a_placeholder_where_quoting_cannot_hold_is_an_error_with_its_position() {
         ("cat <<EOF\n$(echo\nEOF\n)\nEOF\n", "", Untracked { since: 10 }),
         ("cat <<EOF 'a\nb'\nEOF\n", "", Untracked { since: 10 }),
         ("cat <<E$x\n:\n", "", Untracked { since: 4 }),
+        // Lines are joined before operators are looked for.
+        ("cat <\\\n<EOF\n", "\nEOF", Untracked { since: 5 }),
+        ("cat 0<\\\n<-EOF\n\t", "\n\tEOF", Untracked { since: 6 }),
+        ("cat <\\\n\\\n<EOF\n", "\nEOF", Untracked { since: 5 }),
+        ("cat <<\\\nEOF\n", "\nEOF", Untracked { since: 4 }),
+        ("ev\\\nal ", "", Untracked { since: 2 }),
         ("case a in a)# ", "\n:;; esac", Untracked { since: 12 }),
         ("echo a\u{a0}# ", "", Untracked { since: 8 }),
     ] {
@@ -333,6 +339,10 @@ fn piece() -> impl Strategy<Value = &'static str> {
         "$$",
         "$#",
         "\\\n",
+        "<\\\n",
+        "<\\\n<EOF\n",
+        "<EOF\n",
+        "\nEOF\n",
         "\t",
         "\r",
         "\u{a0}",
