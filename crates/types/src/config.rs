@@ -156,7 +156,9 @@ pub struct ComputeConfig {
     pub stdin: Option<Stdin>,
     /// Limits of the instance.
     pub resources: Resources,
-    /// What the place may reach. Default: the provider's.
+    /// What the place may reach. Default: the provider's, and they differ: `native` gives none, `docker` the
+    /// engine's default network, `local` always has the host's. Say [`NetworkPolicy::None`] for code that one
+    /// did not write; the command `stead run` does so by itself.
     pub network: Option<NetworkPolicy>,
     /// Bytes that are kept of each stream. Default [`DEFAULT_MAX_OUTPUT`].
     pub max_output_bytes: Option<u64>,
