@@ -54,7 +54,7 @@ fn build(workspace: &Path) -> PathBuf {
         .arg(&target_dir)
         .env(
             "RUSTFLAGS",
-            "-C target-feature=+crt-static -C relocation-model=static",
+            "-C target-feature=+crt-static -C relocation-model=static -C force-unwind-tables=no",
         )
         // Flags of the outer build (lints, coverage, another linker) are not meant for this one.
         .env_remove("CARGO_ENCODED_RUSTFLAGS")
