@@ -1,5 +1,6 @@
 //! The options that Stead starts us with.
 
+use crate::probe::Targets;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -16,6 +17,8 @@ pub enum Mode {
     Relay { socket: PathBuf },
     /// What cleans up on the host when the owner of containers dies.
     Guard,
+    /// The attack probe, as a command of a place.
+    Probe(Targets),
 }
 
 /// Options of [`Mode::Serve`].
@@ -76,7 +79,11 @@ pub fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Mode, String> {
             })
         }
         Some("guard") => Ok(Mode::Guard),
-        _ => Err("this program is started by Stead, as 'serve', 'serve-here', 'relay' or 'guard'".to_owned()),
+        Some("probe") => probe(args).map(Mode::Probe),
+        _ => Err(
+            "this program is started by Stead, as 'serve', 'serve-here', 'relay', 'guard' or 'probe'"
+                .to_owned(),
+        ),
     }
 }
 
@@ -102,6 +109,29 @@ fn serve(mut args: impl Iterator<Item = OsString>) -> Result<Serve, String> {
         return Err("serve needs --socket and --key-file".to_owned());
     }
     Ok(options)
+}
+
+fn probe(mut args: impl Iterator<Item = OsString>) -> Result<Targets, String> {
+    let mut targets = Targets::default();
+    while let Some(name) = args.next() {
+        let value = args.next().ok_or("an option of probe needs a value")?;
+        let text = || {
+            value
+                .to_str()
+                .map(str::to_owned)
+                .ok_or("a value of probe is no text")
+        };
+        match name.to_str() {
+            Some("--canary") => targets.canary = value.into(),
+            Some("--scratch") => targets.scratch = value.into(),
+            Some("--shadow") => targets.shadow = text()?,
+            Some("--secret") => targets.secret = text()?,
+            Some("--abstract-socket") => targets.abstract_socket = text()?,
+            Some("--port") => targets.port = text()?.parse().map_err(|_| "--port is no number")?,
+            _ => return Err(format!("unknown option {name:?}")),
+        }
+    }
+    Ok(targets)
 }
 
 fn set(options: &mut Serve, name: &str, value: OsString) -> Result<(), String> {

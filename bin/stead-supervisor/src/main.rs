@@ -20,6 +20,8 @@ mod guard;
 #[cfg(target_os = "linux")]
 mod handshake;
 #[cfg(target_os = "linux")]
+mod probe;
+#[cfg(target_os = "linux")]
 mod relay;
 #[cfg(target_os = "linux")]
 mod server;
@@ -32,6 +34,7 @@ fn main() -> ExitCode {
         Ok(args::Mode::Serve(options)) => server::serve(*options),
         Ok(args::Mode::Relay { socket }) => relay::relay(&socket),
         Ok(args::Mode::Guard) => guard::guard(),
+        Ok(args::Mode::Probe(targets)) => probe::probe(&targets),
         Err(usage) => {
             eprintln!("stead-supervisor: {usage}");
             return ExitCode::from(2);

@@ -5,6 +5,8 @@
 mod adopt;
 #[cfg(feature = "docker")]
 pub mod docker;
+#[cfg(target_os = "linux")]
+pub mod doctor;
 #[cfg(feature = "docker")]
 pub mod guard;
 #[cfg(any(feature = "local", feature = "native"))]

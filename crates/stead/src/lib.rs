@@ -31,6 +31,8 @@ pub use stead_provider::{
 };
 #[cfg(feature = "docker")]
 pub use stead_providers::docker::{DockerProvider, address::Address as DockerAddress};
+#[cfg(target_os = "linux")]
+pub use stead_providers::doctor;
 #[cfg(feature = "local")]
 pub use stead_providers::local::LocalProvider;
 #[cfg(feature = "native")]

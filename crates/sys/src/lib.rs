@@ -3,12 +3,14 @@
 //! Each system call that can fail has one place here, and the error is the system's own.
 #![cfg(target_os = "linux")]
 
+mod attempts;
 mod launch;
 mod namespaces;
 mod signals;
 mod solo;
 mod vfork;
 
+pub use attempts::{DangerousCall, attempt_ptrace, attempt_socket};
 pub use launch::{Identity, Launch, LaunchFailure, Launched, Stage, launch};
 pub use namespaces::{
     MountAttributes, bring_up_loopback, enter_cgroup_namespace, enter_user_namespace, fork_into,

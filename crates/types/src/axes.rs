@@ -27,6 +27,17 @@ impl Axis {
         Axis::SyscallsRestricted,
         Axis::NetworkRestricted,
     ];
+
+    /// Its name in the JSON form.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ProcessContained => "process_contained",
+            Self::HostFilesystemRestricted => "host_filesystem_restricted",
+            Self::PrivilegeEscalationBlocked => "privilege_escalation_blocked",
+            Self::SyscallsRestricted => "syscalls_restricted",
+            Self::NetworkRestricted => "network_restricted",
+        }
+    }
 }
 
 /// What was observed for each axis: `Some(true)` a probe saw it hold, `Some(false)` it is known not to
@@ -97,6 +108,13 @@ impl Axes {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_axis_has_one_name() {
+        for axis in Axis::ALL {
+            assert_eq!(serde_json::to_value(axis).unwrap(), axis.name());
+        }
+    }
 
     #[test]
     fn unknown_does_not_hold() {

@@ -1,0 +1,99 @@
+//! The attack probe against each provider: what it reaches on the host it must not reach in a place.
+#![expect(clippy::unwrap_used, reason = "in a test a panic is the report")]
+
+#[path = "support/real_engine.rs"]
+mod support;
+
+use stead_provider::Provider;
+use stead_providers::doctor::{AxisVerdict, Doctor, Outcome, axes};
+use stead_providers::{DockerProvider, LocalProvider, NativeProvider};
+use stead_types::{Availability, Axis, ComputeConfig};
+
+async fn examined(
+    provider: &dyn Provider,
+    config: ComputeConfig,
+    state: &std::path::Path,
+) -> Vec<AxisVerdict> {
+    let local = LocalProvider::with_state_dir(state.join("control"));
+    let doctor = Doctor::new(&local).await.unwrap();
+    doctor.examine(provider, config).await.unwrap()
+}
+
+fn held(verdicts: &[AxisVerdict]) -> Vec<Axis> {
+    let axes = axes(verdicts);
+    Axis::ALL.into_iter().filter(|axis| axes.holds(*axis)).collect()
+}
+
+/// What was reached, for a person.
+fn reached(verdicts: &[AxisVerdict]) -> String {
+    let attempts = verdicts.iter().flat_map(|axis| &axis.evidence);
+    let reached = attempts.filter(|attempt| attempt.outcome != Outcome::Refused);
+    reached.map(|attempt| format!("{attempt:?}\n")).collect()
+}
+
+#[tokio::test]
+async fn on_the_host_itself_nothing_holds() {
+    let dir = tempfile::tempdir().unwrap();
+    let local = LocalProvider::with_state_dir(dir.path().join("state"));
+    let verdicts = examined(&local, ComputeConfig::new(), dir.path()).await;
+    assert_eq!(held(&verdicts), [], "{verdicts:#?}");
+    for verdict in &verdicts {
+        assert_eq!(
+            verdict.held,
+            Some(false),
+            "no attempt on {:?} has a control: {verdict:#?}",
+            verdict.axis
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_native_place_holds_on_every_axis() {
+    let dir = tempfile::tempdir().unwrap();
+    let native = NativeProvider::with_state_dir(dir.path().join("state"));
+    if let Availability::Unavailable(missing) = native.probe().await {
+        return stead_testkit::skip("the attack on native", &missing.reason);
+    }
+    let verdicts = examined(&native, ComputeConfig::new(), dir.path()).await;
+    assert_eq!(held(&verdicts), Axis::ALL, "{}", reached(&verdicts));
+
+    // What is given away by explicit choice is seen to be given away.
+    let mut config = ComputeConfig::new();
+    config.network = Some(stead_types::NetworkPolicy::Full);
+    let verdicts = examined(&native, config, dir.path()).await;
+    assert!(!held(&verdicts).contains(&Axis::NetworkRestricted));
+}
+
+#[tokio::test]
+async fn a_container_holds_on_what_docker_gives() {
+    if support::engine_or_skip("the attack on docker").await.is_none() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let docker = DockerProvider::new().state_dir(dir.path().join("state"));
+    let config = ComputeConfig::new().image(stead_testkit::BUSYBOX_IMAGE);
+    let verdicts = examined(&docker, config, dir.path()).await;
+    let held = held(&verdicts);
+    for axis in [
+        Axis::ProcessContained,
+        Axis::HostFilesystemRestricted,
+        Axis::PrivilegeEscalationBlocked,
+    ] {
+        assert!(held.contains(&axis), "{axis:?}\n{}", reached(&verdicts));
+    }
+    // Which calls and kinds of sockets an engine's own filter refuses depends on its version: what is said must
+    // fit what was tried.
+    let old_engines_allow = ["io_uring_setup", "open a socket to the hypervisor"];
+    for verdict in &verdicts {
+        let reached = verdict
+            .evidence
+            .iter()
+            .filter(|attempt| attempt.outcome == Outcome::Reached);
+        let reached: Vec<&str> = reached.map(|attempt| attempt.attempt.as_str()).collect();
+        assert_eq!(verdict.held == Some(false), !reached.is_empty(), "{verdict:#?}");
+        assert!(
+            reached.iter().all(|attempt| old_engines_allow.contains(attempt)),
+            "{reached:?}"
+        );
+    }
+}
