@@ -7,6 +7,8 @@ mod adopt;
 pub mod docker;
 #[cfg(target_os = "linux")]
 pub mod doctor;
+#[cfg(any(feature = "docker", feature = "native"))]
+mod grants;
 #[cfg(feature = "docker")]
 pub mod guard;
 #[cfg(any(feature = "local", feature = "native"))]

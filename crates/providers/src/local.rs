@@ -39,6 +39,7 @@ impl Kind for Local {
         Ok(Start {
             workdir: config.workdir.clone().unwrap_or_else(|| folder.work()),
             env: inherited(config.inherit_env.unwrap_or(InheritEnv::All)),
+            axes: Axes::NONE,
             tree: tree(config)?,
             ..Start::default()
         })

@@ -3,7 +3,8 @@
 use super::capability;
 use super::options::{NetworkMode, Options, SecurityOpt};
 use super::plan::GrantedMount;
-use std::path::{Path, PathBuf};
+use crate::grants;
+use std::path::PathBuf;
 use stead_types::Axis;
 
 /// One thing that needs consent.
@@ -62,35 +63,11 @@ pub fn weakenings(options: &Options, mounts: &[GrantedMount], sockets: &[PathBuf
         }
     }
     for mount in mounts {
-        let option = format!("mounts={}", mount.source.display());
-        if reaches_any(mount, sockets) {
-            // Who can ask the engine for a container can have the whole host.
-            add(option, &Axis::ALL);
-        } else if is_the_system(&mount.source) {
-            add(option, &SYSTEM_LOST);
+        if let Some(axes) = grants::weakened(&mount.grant.host, &mount.source, sockets) {
+            add(format!("mounts={}", mount.source.display()), axes);
         }
     }
     found
-}
-
-/// Lost with the host's root, its devices or its kernel's files.
-const SYSTEM_LOST: [Axis; 3] = [
-    Axis::ProcessContained,
-    Axis::HostFilesystemRestricted,
-    Axis::PrivilegeEscalationBlocked,
-];
-
-/// Whether a socket, or a folder above one, is mounted; under the path that was given or the real one.
-fn reaches_any(mount: &GrantedMount, sockets: &[PathBuf]) -> bool {
-    let above = |path: &Path| sockets.iter().any(|socket| socket.starts_with(path));
-    above(&mount.source) || above(&mount.grant.host)
-}
-
-fn is_the_system(path: &Path) -> bool {
-    path == Path::new("/")
-        || ["/proc", "/sys", "/dev"]
-            .iter()
-            .any(|system| path.starts_with(system))
 }
 
 #[cfg(test)]

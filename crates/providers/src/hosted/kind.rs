@@ -12,7 +12,7 @@ pub trait Kind: Send + Sync + std::fmt::Debug + 'static {
     /// The name under which it is registered.
     const NAME: &'static str;
 
-    /// What is known to hold or not to hold of every instance, without looking.
+    /// What was observed of instances with the default configuration.
     const AXES: Axes;
 
     /// Whether a command gets the host's variables unless the configuration says otherwise.
@@ -35,6 +35,8 @@ pub struct Start {
     pub workdir: PathBuf,
     /// Its whole environment, and so that of every command.
     pub env: Vec<(OsString, OsString)>,
+    /// What is known of this instance's isolation without looking.
+    pub axes: Axes,
     /// How trees are kept together; as the supervisor finds without it.
     pub tree: Option<TreeTracking>,
     /// The file with its plan of confinement.

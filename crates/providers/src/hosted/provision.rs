@@ -230,6 +230,7 @@ fn describe<K: Kind>(
     config: &ComputeConfig,
     child: i32,
 ) -> ComputeInstance {
+    let axes = start.axes;
     let mut metadata = start.metadata;
     metadata.insert("workdir".to_owned(), start.workdir.display().to_string().into());
     metadata.insert("tree".to_owned(), tree_name(link.greeting().tree).into());
@@ -243,7 +244,7 @@ fn describe<K: Kind>(
         provider: K::NAME.to_owned(),
         status: InstanceStatus::Running,
         created_at: time::OffsetDateTime::now_utc(),
-        isolation: K::AXES,
+        isolation: axes,
         metadata,
     }
 }

@@ -63,11 +63,13 @@ impl Kind for Native {
         let hierarchies = Hierarchies::look().map_err(|error| failed(NAME, "the cgroups", error))?;
         let name = format!("stead-{}", folder.id());
         let groups = groups::plan(&config.resources, &hierarchies, &name)?;
+        let grants = grants(config)?;
+        let axes = options::weakened(config, &grants)?;
         let policy = Policy {
             hostname: hostname(folder),
             stage: folder.path().join("root"),
             workspace: folder.work(),
-            grants: grants(config)?,
+            grants,
             network: match config.network {
                 Some(NetworkPolicy::Full) => Network::Full,
                 _ => Network::None,
@@ -89,6 +91,7 @@ impl Kind for Native {
             env: ENV
                 .map(|(name, value)| (OsString::from(name), OsString::from(value)))
                 .to_vec(),
+            axes,
             tree: None,
             plan: Some(file),
             groups: plan.groups.iter().map(|group| group.path.clone()).collect(),

@@ -1,7 +1,9 @@
 //! What `native` can honour.
 
 use super::NAME;
-use stead_types::{ComputeConfig, InheritEnv, NetworkPolicy, ProvisionError};
+use crate::grants::engine_sockets;
+use stead_confine::Grant;
+use stead_types::{Axes, ComputeConfig, InheritEnv, NetworkPolicy, ProvisionError};
 
 fn unsupported(key: &str, reason: &str) -> ProvisionError {
     ProvisionError::Unsupported {
@@ -44,12 +46,45 @@ pub fn check(config: &ComputeConfig, is_root: bool) -> Result<(), ProvisionError
             "an ordinary user's places have one user, which is their root",
         ));
     }
-    if let Some(option) = config.options.keys().next() {
-        return Err(ProvisionError::Option {
-            provider: NAME.to_owned(),
-            option: option.clone(),
-            reason: "it has no options".to_owned(),
-        });
+    consent(config).map(drop)
+}
+
+/// The option by which a caller says that a place may be weaker than one expects.
+const CONSENT: &str = "i_accept_weaker_isolation";
+
+fn consent(config: &ComputeConfig) -> Result<bool, ProvisionError> {
+    let option = |option: &str, reason: &str| ProvisionError::Option {
+        provider: NAME.to_owned(),
+        option: option.to_owned(),
+        reason: reason.to_owned(),
+    };
+    if let Some(other) = config.options.keys().find(|name| *name != CONSENT) {
+        return Err(option(other, "the only option is i_accept_weaker_isolation"));
     }
-    Ok(())
+    match config.options.get(CONSENT) {
+        None => Ok(false),
+        Some(value) => value
+            .as_bool()
+            .ok_or_else(|| option(CONSENT, "it is true or false")),
+    }
+}
+
+/// What is known not to hold of a place with these grants. Without consent such a grant is refused.
+pub fn weakened(config: &ComputeConfig, grants: &[Grant]) -> Result<Axes, ProvisionError> {
+    let consent = consent(config)?;
+    let sockets = engine_sockets();
+    let mut axes = Axes::UNKNOWN;
+    for (mount, grant) in config.mounts.iter().zip(grants) {
+        let Some(lost) = crate::grants::weakened(&mount.host, &grant.host, &sockets) else {
+            continue;
+        };
+        if !consent {
+            return Err(ProvisionError::WeakerIsolation {
+                provider: NAME.to_owned(),
+                option: format!("mounts={}", grant.host.display()),
+            });
+        }
+        lost.iter().for_each(|axis| axes.set(*axis, Some(false)));
+    }
+    Ok(axes)
 }
