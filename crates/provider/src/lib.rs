@@ -10,6 +10,7 @@ pub mod files;
 pub mod placement;
 pub mod process;
 pub mod registry;
+pub mod selection;
 pub mod tool;
 
 pub use contract::Provider;
