@@ -27,7 +27,7 @@ pub use stead_provider::conformance;
 pub use stead_provider::{
     ExternalProvider, Files, OutputChunk, PlaceFile, Placement, Process, ProcessControl, ProcessExit,
     Provider, ProviderDescription, Registry, RunOn, SignalTarget, Target, ToolCommand, ToolError, ToolPlace,
-    contract, placement, tool,
+    contract, placement, selection, tool,
 };
 #[cfg(feature = "docker")]
 pub use stead_providers::docker::{DockerProvider, address::Address as DockerAddress};
