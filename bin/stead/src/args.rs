@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 /// Gives an AI agent's tools and code a place to run, in the host's stead.
 #[derive(Debug, Parser)]
-#[command(name = "stead", version, max_term_width = 100)]
+#[command(name = "stead", version, max_term_width = 100, disable_help_subcommand = true, after_help = EXAMPLES)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -26,7 +26,7 @@ impl Cli {
             Command::Config {
                 command: ConfigCommand::Show(format),
             } => format.json,
-            Command::Completions { .. } | Command::Man => false,
+            Command::Completions { .. } | Command::Man(_) | Command::Help { .. } => false,
         }
     }
 }
@@ -38,7 +38,7 @@ pub enum Command {
     #[command(after_help = RUN_EXAMPLES)]
     Run(Box<Run>),
     /// List the providers and whether they can be used here
-    #[command(after_help = "Example:\n  stead providers --json")]
+    #[command(after_help = PROVIDERS_EXAMPLE)]
     Providers(Format),
     /// List the instances of this host, also those of other processes
     #[command(after_help = "Example:\n  stead ps --json")]
@@ -50,12 +50,14 @@ pub enum Command {
     #[command(after_help = "Example:\n  stead rm 0190b5f0-6d1c-7cc0-9d3e-2f1f4d0a7b11")]
     Rm(Rm),
     /// Call tools through a declared place
+    #[command(after_help = "Example:\n  stead tool run place.toml greet --arg who=world")]
     Tool {
         /// What to do with tools.
         #[command(subcommand)]
         command: ToolCommand,
     },
     /// Look at the configuration
+    #[command(after_help = "Example:\n  stead config show")]
     Config {
         /// What to do with the configuration.
         #[command(subcommand)]
@@ -67,18 +69,42 @@ pub enum Command {
         /// The shell.
         shell: clap_complete::Shell,
     },
-    /// Print the manual page
-    #[command(after_help = "Example:\n  stead man | man -l -")]
-    Man,
+    /// Print a manual page, or write all of them
+    #[command(after_help = MAN_EXAMPLES)]
+    Man(Man),
+    /// Print the help of a command
+    #[command(after_help = "Example:\n  stead help tool run")]
+    Help {
+        /// The command, as it is called; none is the program itself
+        #[arg(value_name = "COMMAND")]
+        command: Vec<String>,
+    },
 }
+
+const EXAMPLES: &str = "Examples:
+  stead run --image python:3.11-slim -- python -c 'print(2+2)'
+  stead providers
+  stead help run";
+
+const PROVIDERS_EXAMPLE: &str = "ISOLATION tells which axes were observed to hold here: processes (process_contained), files
+(host_filesystem_restricted), privileges (privilege_escalation_blocked), syscalls (syscalls_restricted), network
+(network_restricted); none where all are known not to hold, unknown where nobody looked.
+
+Example:
+  stead providers --json";
+
+const MAN_EXAMPLES: &str = "Examples:
+  stead man | man -l -
+  stead man tool run
+  stead man --dir /usr/local/share/man/man1";
 
 const RUN_EXAMPLES: &str = "Examples:
   stead run --image python:3.11-slim -- python -c 'print(2+2)'
   echo hello | stead run --image busybox -i -- cat
   stead run --provider local --timeout 5s --shell 'sleep 60; echo late'
 
-Exit codes: the command's own; 124 timed out, 125 Stead itself failed, 126 not executable, 127 not found,
-128+n ended by signal n, 2 wrong usage.";
+Exit codes: the command's own; 124 timed out, 125 Stead itself failed, 126 not executable,
+127 not found, 128+n ended by signal n, 2 wrong usage.";
 
 /// How data is printed.
 #[derive(Debug, Clone, Copy, Args)]
@@ -94,10 +120,11 @@ pub struct Run {
     /// The provider, or auto: the first that isolates and can be used here, never this host
     #[arg(long, value_name = "NAME")]
     pub provider: Option<String>,
-    /// The image
+    /// The image of docker [default: python:3.11-slim]; local and native take none
     #[arg(long)]
     pub image: Option<String>,
-    /// The working directory in the place
+    /// Where the command starts, an absolute path in the place; only local takes a relative one, which is
+    /// meant from here [default: /workspace on docker and native, a fresh empty directory on local]
     #[arg(long, value_name = "DIR")]
     pub workdir: Option<PathBuf>,
     /// The user in the place: name, uid, name:group or uid:gid
@@ -115,13 +142,14 @@ pub struct Run {
     /// Processors, such as 0.5
     #[arg(long)]
     pub cpu: Option<f64>,
-    /// Memory, such as 512MiB
+    /// Memory, such as 512MiB [default: 2GiB, no limit on local]
     #[arg(long)]
     pub memory: Option<String>,
-    /// Processes and threads at once
+    /// Processes and threads at once [default: 512, no limit on local]
     #[arg(long)]
     pub pids: Option<u64>,
-    /// none, full, or a list of domains [default: none where it can be enforced]
+    /// none, full, or a list of domains with commas, which no built-in provider honours yet [default: none
+    /// where it can be enforced]
     #[arg(long)]
     pub network: Option<String>,
     /// An option of the provider, as JSON or plain text
@@ -142,6 +170,17 @@ pub struct Run {
     /// The command and its arguments
     #[arg(last = true, required_unless_present = "shell", value_name = "CMD")]
     pub argv: Vec<OsString>,
+}
+
+/// Options of `stead man`.
+#[derive(Debug, Args)]
+pub struct Man {
+    /// Write the pages of all commands into this directory instead
+    #[arg(long, value_name = "DIR", conflicts_with = "command")]
+    pub dir: Option<PathBuf>,
+    /// The command whose page is printed, as it is called; none is the program itself
+    #[arg(value_name = "SUBCOMMAND")]
+    pub command: Vec<String>,
 }
 
 /// Options of `stead rm`.

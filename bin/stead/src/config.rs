@@ -1,6 +1,11 @@
 //! Configuration: `stead.toml` < environment < flags. This module reads text; [`load`] finds the files.
 
+pub mod value;
+
+use crate::environment::Environment;
+use crate::failure::{Failure, USAGE};
 use serde::Deserialize;
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -44,20 +49,81 @@ pub struct File {
 
 /// What is wrong with the configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ConfigError {
-    /// The file or the environment.
-    pub origin: String,
-    /// What is wrong, with the position where there is one.
-    pub reason: String,
+pub enum ConfigError {
+    /// A file that cannot be read.
+    File {
+        /// The file.
+        path: String,
+        /// What is wrong, with the position where there is one.
+        reason: String,
+    },
+    /// A value that cannot be used.
+    Value {
+        /// Who says it.
+        origin: Origin,
+        /// Of what.
+        key: &'static str,
+        /// As it is written.
+        value: String,
+        /// What is wrong.
+        reason: String,
+    },
 }
 
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.origin, self.reason)
+        match self {
+            Self::File { path, reason } => write!(f, "{path}: {reason}"),
+            Self::Value {
+                origin: Origin::Variable(name),
+                value,
+                reason,
+                ..
+            } => write!(
+                f,
+                "{name} has the value {value:?}, which cannot be used: {reason}"
+            ),
+            Self::Value {
+                origin: Origin::File(path),
+                key,
+                value,
+                reason,
+            } => {
+                let path = path.display();
+                write!(f, "{path} has {key} = {value:?}, which cannot be used: {reason}")
+            }
+        }
     }
 }
 
 impl std::error::Error for ConfigError {}
+
+impl From<ConfigError> for Failure {
+    fn from(error: ConfigError) -> Self {
+        let message = error.to_string();
+        let failure = match error {
+            ConfigError::File { .. } => Failure::new(
+                "config_file_invalid",
+                message,
+                "Correct the file; `stead config show` reads it again.",
+            ),
+            ConfigError::Value {
+                origin: Origin::Variable(name),
+                ..
+            } => Failure::new(
+                "config_invalid",
+                message,
+                format!("Correct or unset {name}; nothing was started."),
+            ),
+            ConfigError::Value { .. } => Failure::new(
+                "config_invalid",
+                message,
+                "Correct the file; nothing was started.",
+            ),
+        };
+        failure.exiting(USAGE)
+    }
+}
 
 /// Where a value came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,19 +143,46 @@ impl fmt::Display for Origin {
     }
 }
 
-/// The effective values, as text, each with its origin.
+/// The values that files and the environment give, each checked and with its origin, and what is in effect
+/// where they give none.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Config(BTreeMap<&'static str, (String, Origin)>);
+pub struct Config {
+    given: BTreeMap<&'static str, (String, Origin)>,
+    defaults: BTreeMap<&'static str, Value>,
+    warnings: Vec<String>,
+}
 
 impl Config {
-    /// The value of a key.
+    /// The value of a key, when a file or the environment gives one.
     pub fn get(&self, key: &str) -> Option<&str> {
-        self.0.get(key).map(|(value, _)| value.as_str())
+        self.given.get(key).map(|(value, _)| value.as_str())
     }
 
-    /// Where the value of a key came from.
+    /// Where the value of a key came from; `None` is our own default.
     pub fn origin(&self, key: &str) -> Option<&Origin> {
-        self.0.get(key).map(|(_, origin)| origin)
+        self.given.get(key).map(|(_, origin)| origin)
+    }
+
+    /// The value in effect; `null` where there is none.
+    pub fn effective(&self, key: &str) -> Value {
+        match self.get(key) {
+            Some(text) => value::json(key, text),
+            None => self.defaults.get(key).cloned().unwrap_or_default(),
+        }
+    }
+
+    /// The same for people.
+    pub fn effective_text(&self, key: &str) -> String {
+        match self.effective(key) {
+            Value::Null => value::absent(key).to_owned(),
+            Value::String(text) => text,
+            other => other.to_string(),
+        }
+    }
+
+    /// What is no error, and likely a mistake.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
     }
 
     fn add_file(&mut self, file: File, origin: &Origin) {
@@ -106,8 +199,67 @@ impl Config {
         ];
         for (key, value) in values {
             if let Some(value) = value {
-                self.0.insert(key, (value, origin.clone()));
+                self.given.insert(key, (value, origin.clone()));
             }
+        }
+    }
+
+    fn add_environment(&mut self, environment: &Environment) -> Result<(), ConfigError> {
+        for (key, name) in KEYS {
+            let Some(value) = environment.get(name) else {
+                continue;
+            };
+            let origin = Origin::Variable(name);
+            let text = value.to_string_lossy().into_owned();
+            // A path may be any bytes.
+            if value.to_str().is_none() && key != "state_dir" {
+                return Err(ConfigError::Value {
+                    origin,
+                    key,
+                    value: text,
+                    reason: "it is no UTF-8".to_owned(),
+                });
+            }
+            self.given.insert(key, (text, origin));
+        }
+        Ok(())
+    }
+
+    fn check(&self) -> Result<(), ConfigError> {
+        for (key, (value, origin)) in &self.given {
+            value::check(key, value).map_err(|reason| ConfigError::Value {
+                origin: origin.clone(),
+                key,
+                value: value.clone(),
+                reason,
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Takes out what has no effect, and says so.
+    fn leave_out(&mut self) {
+        if let Some((text, origin)) = self.given.get("log")
+            && let Err(reason) = value::check_log(text)
+        {
+            let name = match origin {
+                Origin::Variable(name) => (*name).to_owned(),
+                Origin::File(path) => format!("log in {}", path.display()),
+            };
+            let warning = format!(
+                "{name} has the value {text:?}, which cannot be used: {reason}; the log is as with {}",
+                value::DEFAULT_LOG
+            );
+            self.warnings.push(warning);
+            self.given.remove("log");
+        }
+        // The library reads the variable, and no file.
+        if let Some(Origin::File(path)) = self.origin("state_dir") {
+            let path = path.display();
+            self.warnings.push(format!(
+                "state_dir in {path} has no effect yet; set STEAD_STATE_DIR instead"
+            ));
+            self.given.remove("state_dir");
         }
     }
 }
@@ -120,8 +272,8 @@ pub fn parse(text: &str, origin: &str) -> Result<File, ConfigError> {
             .map(|(line, column)| format!("line {line}, column {column}: "))
             .unwrap_or_default();
         let reason = format!("{at}{}{}", error.message(), suggestion(error.message()));
-        ConfigError {
-            origin: origin.to_owned(),
+        ConfigError::File {
+            path: origin.to_owned(),
             reason,
         }
     })
@@ -150,14 +302,11 @@ fn suggestion(message: &str) -> String {
         .unwrap_or_default()
 }
 
-/// Finds and reads the files, and then the environment.
-pub fn load(
-    working_directory: &Path,
-    variable: impl Fn(&str) -> Option<String>,
-) -> Result<Config, ConfigError> {
+/// Finds and reads the files, and then the environment. What comes back can be used: all values are checked.
+pub fn load(working_directory: &Path, environment: &Environment) -> Result<Config, ConfigError> {
     let mut config = Config::default();
     // The nearest last, so that it wins.
-    for path in files(working_directory, &variable).into_iter().rev() {
+    for path in files(working_directory, environment).into_iter().rev() {
         match std::fs::read_to_string(&path) {
             Ok(text) => config.add_file(parse(&text, &path.display().to_string())?, &Origin::File(path)),
             Err(error)
@@ -166,37 +315,55 @@ pub fn load(
                     std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory
                 ) => {}
             Err(error) => {
-                return Err(ConfigError {
-                    origin: path.display().to_string(),
+                return Err(ConfigError::File {
+                    path: path.display().to_string(),
                     reason: error.to_string(),
                 });
             }
         }
     }
-    for (key, name) in KEYS {
-        if let Some(value) = variable(name).filter(|value| !value.is_empty()) {
-            config.0.insert(key, (value, Origin::Variable(name)));
-        }
+    config.add_environment(environment)?;
+    config.check()?;
+    config.leave_out();
+    config.warnings.extend(environment.unknown());
+    let provider = config.get("provider").unwrap_or("auto").trim().to_lowercase();
+    for (key, _) in KEYS {
+        let default = value::default(key, &provider, environment, working_directory);
+        config.defaults.insert(key, default);
     }
     Ok(config)
 }
 
 /// The files that may exist: the nearest `stead.toml` upward, the user's, the system's.
-fn files(working_directory: &Path, variable: &impl Fn(&str) -> Option<String>) -> Vec<PathBuf> {
+fn files(working_directory: &Path, environment: &Environment) -> Vec<PathBuf> {
     let upward = working_directory
         .ancestors()
         .map(|folder| folder.join("stead.toml"))
         .find(|path| path.is_file());
-    let user = variable("XDG_CONFIG_HOME")
-        .filter(|folder| !folder.is_empty())
-        .map(PathBuf::from)
-        .or_else(|| variable("HOME").map(|home| PathBuf::from(home).join(".config")));
+    let user = environment.get("XDG_CONFIG_HOME").map(PathBuf::from).or_else(|| {
+        let home = environment.get("HOME")?;
+        Some(PathBuf::from(home).join(".config"))
+    });
     let user = user.map(|folder| folder.join("stead/stead.toml"));
     upward
         .into_iter()
         .chain(user)
         .chain([PathBuf::from("/etc/stead/stead.toml")])
         .collect()
+}
+
+/// The folder of live instances, as the library finds it.
+fn state_dir(environment: &Environment, working_directory: &Path) -> PathBuf {
+    let own = rustix::process::geteuid();
+    let named = environment.get("STEAD_STATE_DIR").map(PathBuf::from);
+    let runtime = environment.get("XDG_RUNTIME_DIR");
+    let found = named
+        .or_else(|| runtime.map(|folder| PathBuf::from(folder).join("stead")))
+        .unwrap_or_else(|| match own.is_root() {
+            true => PathBuf::from("/run/stead"),
+            false => PathBuf::from(format!("/tmp/stead-{}", own.as_raw())),
+        });
+    working_directory.join(found)
 }
 
 #[cfg(test)]
@@ -209,13 +376,13 @@ mod tests {
             parse("provider = \"docker\"\npids = 5", "f").unwrap().pids,
             Some(5)
         );
-        let error = parse("\nprovidr = 'x'", "f").unwrap_err();
-        assert!(error.reason.starts_with("line 2, column 1:"), "{error}");
-        assert!(error.reason.ends_with("did you mean `provider`?"), "{error}");
+        let error = parse("\nprovidr = 'x'", "f").unwrap_err().to_string();
+        assert!(error.starts_with("f: line 2, column 1:"), "{error}");
+        assert!(error.ends_with("did you mean `provider`?"), "{error}");
         assert!(
             !parse("zzzzzzzzz = 1", "f")
                 .unwrap_err()
-                .reason
+                .to_string()
                 .contains("did you mean")
         );
         assert!(
@@ -235,21 +402,63 @@ mod tests {
         std::fs::create_dir_all(&work).unwrap();
         std::fs::write(
             home.join(".config/stead/stead.toml"),
-            "image = 'a'\nmemory = '1GiB'\nlog = 'x'",
+            "image = 'a'\nmemory = '1GiB'\nlog = 'info'",
         )
         .unwrap();
         std::fs::write(dir.path().join("work/stead.toml"), "image = 'b'\nmemory = '2GiB'").unwrap();
-        let variable = |name: &str| match name {
-            "HOME" => Some(home.display().to_string()),
-            "STEAD_MEMORY" => Some("3GiB".to_owned()),
-            "STEAD_LOG" => Some(String::new()),
-            _ => None,
-        };
-        let config = load(&work, variable).unwrap();
+        let environment = Environment::from_iter([
+            ("HOME", home.as_os_str()),
+            ("STEAD_MEMORY", "3GiB".as_ref()),
+            ("STEAD_LOG", "".as_ref()),
+        ]);
+        let config = load(&work, &environment).unwrap();
         assert_eq!(
             (config.get("image"), config.get("memory"), config.get("log")),
-            (Some("b"), Some("3GiB"), Some("x"))
+            (Some("b"), Some("3GiB"), Some("info"))
         );
         assert_eq!(config.origin("memory"), Some(&Origin::Variable("STEAD_MEMORY")));
+        assert!(config.warnings().is_empty());
+    }
+
+    #[test]
+    fn what_has_no_effect_is_told_and_left_out() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("stead.toml"), "state_dir = '/elsewhere'").unwrap();
+        let environment = Environment::from_iter([
+            ("HOME", dir.path().as_os_str()),
+            ("XDG_RUNTIME_DIR", "/runtime".as_ref()),
+            ("STEAD_LOG", "wran".as_ref()),
+            ("STEAD_PISD", "5".as_ref()),
+        ]);
+        let config = load(dir.path(), &environment).unwrap();
+        assert_eq!(config.effective("state_dir"), "/runtime/stead");
+        assert_eq!(
+            (config.get("log"), config.effective("log")),
+            (None, "warn".into())
+        );
+        let warnings = config.warnings().join("\n");
+        for part in [
+            "STEAD_LOG has the value \"wran\"",
+            "no effect yet",
+            "did you mean STEAD_PIDS?",
+        ] {
+            assert!(warnings.contains(part), "{part}: {warnings}");
+        }
+    }
+
+    #[test]
+    fn the_defaults_are_those_of_the_provider_that_is_chosen() {
+        let dir = tempfile::tempdir().unwrap();
+        let of = |provider: &str| {
+            let environment = Environment::from_iter([
+                ("HOME", dir.path().as_os_str()),
+                ("STEAD_PROVIDER", provider.as_ref()),
+            ]);
+            let config = load(dir.path(), &environment).unwrap();
+            ["image", "network", "pids"].map(|key| config.effective_text(key))
+        };
+        assert_eq!(of("auto"), ["python:3.11-slim", "none", "512"]);
+        assert_eq!(of("native"), ["none", "none", "512"]);
+        assert_eq!(of("local"), ["none", "as this host", "no limit"]);
     }
 }

@@ -3,8 +3,11 @@
 #![forbid(unsafe_code)]
 
 pub mod args;
+pub mod colour;
 pub mod commands;
 pub mod config;
+pub mod environment;
 pub mod failure;
 pub mod output;
 pub mod terminal;
+pub mod usage;

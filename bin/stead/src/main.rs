@@ -2,20 +2,16 @@
 #![forbid(unsafe_code)]
 
 use clap::Parser;
+use std::ffi::OsString;
 use std::process::ExitCode;
 use stead_cli::args::Cli;
-use stead_cli::{commands, failure};
+use stead_cli::{commands, failure, usage};
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let args: Vec<OsString> = std::env::args_os().collect();
+    let cli = match Cli::try_parse_from(&args) {
         Ok(cli) => cli,
-        Err(error) => {
-            // Help and version are answers and go to standard output; mistakes are not.
-            let code = if error.use_stderr() { failure::USAGE } else { 0 };
-            // Whoever reads our output may be gone.
-            let _ = error.print();
-            return ExitCode::from(code);
-        }
+        Err(error) => return ExitCode::from(usage::report(error, &args)),
     };
     let json = cli.json();
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {

@@ -1,6 +1,7 @@
 //! What each command does.
 
 mod instances;
+mod pages;
 mod run;
 mod run_options;
 mod show;
@@ -8,15 +9,18 @@ mod signals;
 mod tool;
 
 use crate::args::{Cli, Command, ConfigCommand, ToolCommand};
+use crate::config::value::DEFAULT_LOG;
 use crate::config::{self, Config};
+use crate::environment::Environment;
 use crate::failure::Failure;
 
 /// Runs a command and gives the exit code.
 pub async fn dispatch(cli: Cli) -> Result<u8, Failure> {
     match cli.command {
-        // These two must work whatever the configuration says.
-        Command::Completions { shell } => show::completions(shell),
-        Command::Man => show::man(),
+        // These must work whatever the configuration says.
+        Command::Completions { shell } => pages::completions(shell),
+        Command::Man(man) => pages::man(&man),
+        Command::Help { command } => pages::help(&command),
         command => configured(command).await,
     }
 }
@@ -24,6 +28,9 @@ pub async fn dispatch(cli: Cli) -> Result<u8, Failure> {
 async fn configured(command: Command) -> Result<u8, Failure> {
     let config = load()?;
     start_log(&config);
+    for warning in config.warnings() {
+        tracing::warn!("{warning}");
+    }
     match command {
         Command::Run(run) => run::run(*run, &config).await,
         Command::Providers(format) => show::providers(format).await,
@@ -36,34 +43,26 @@ async fn configured(command: Command) -> Result<u8, Failure> {
         Command::Config {
             command: ConfigCommand::Show(format),
         } => show::config(&config, format),
-        Command::Completions { shell } => show::completions(shell),
-        Command::Man => show::man(),
+        Command::Completions { shell } => pages::completions(shell),
+        Command::Man(man) => pages::man(&man),
+        Command::Help { command } => pages::help(&command),
     }
 }
 
 fn load() -> Result<Config, Failure> {
     let here = std::env::current_dir().unwrap_or_else(|_| "/".into());
-    config::load(&here, |name| std::env::var(name).ok()).map_err(|error| {
-        Failure::new(
-            "config_file_invalid",
-            error.to_string(),
-            "Correct the file; `stead config show` reads it again.",
-        )
-        .exiting(crate::failure::USAGE)
-    })
+    Ok(config::load(&here, &Environment::of_process())?)
 }
 
 fn start_log(config: &Config) {
     use tracing_subscriber::EnvFilter;
-    let filter =
-        EnvFilter::try_new(config.get("log").unwrap_or("warn")).unwrap_or_else(|_| EnvFilter::new("warn"));
-    let plain = std::env::var_os("NO_COLOR").is_some_and(|set| !set.is_empty());
-    let terminal = rustix::termios::isatty(rustix::stdio::stderr());
+    let filter = EnvFilter::try_new(config.get("log").unwrap_or(DEFAULT_LOG))
+        .unwrap_or_else(|_| EnvFilter::new(DEFAULT_LOG));
     // A second log in one process is the first.
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
-        .with_ansi(terminal && !plain)
+        .with_ansi(crate::colour::on_stderr())
         .without_time()
         .with_target(false)
         .try_init();
