@@ -22,6 +22,11 @@ const REMEMBERED: usize = 4096;
 /// How long a command waits for a place that has no process left for it.
 const STARVES: Duration = Duration::from_secs(30);
 
+/// The same for a command that has less time than that.
+fn patience(timeout_ms: Option<u64>) -> Duration {
+    timeout_ms.map_or(STARVES, |timeout| STARVES.min(Duration::from_millis(timeout)))
+}
+
 /// Between two tries, when nothing ends meanwhile.
 const STARVED_RETRY: Duration = Duration::from_millis(10);
 
@@ -178,7 +183,9 @@ impl Commands {
                 self.keys.insert(id, key);
                 true
             }
-            Err(failed) if failed.is_starved() && waiting.since.elapsed() < STARVES => {
+            Err(failed)
+                if failed.is_starved() && waiting.since.elapsed() < patience(waiting.spec.timeout_ms) =>
+            {
                 self.wait_for_room(waiting);
                 false
             }
@@ -316,7 +323,9 @@ impl Commands {
             };
             let fingerprint = command.fingerprint();
             match command.take_starved() {
-                Some(_) if self.shutting_down || command.began_at().elapsed() >= STARVES => {
+                Some(spec)
+                    if self.shutting_down || command.began_at().elapsed() >= patience(spec.timeout_ms) =>
+                {
                     let (stage, errno) = (LaunchStage::Setup, rustix::io::Errno::AGAIN.raw_os_error());
                     host.send(&FromSupervisor::LaunchFailed { id, stage, errno }, &[]);
                 }
@@ -357,15 +366,18 @@ impl Commands {
         self.by_key.values().map(Command::report).collect()
     }
 
-    /// Nothing is started any more and all that runs is killed.
-    pub fn shut_down(&mut self, poller: &Poller, host: &mut Host) {
+    /// Nothing is started any more and all that runs is killed; `asked` by the host, or by a signal.
+    pub fn shut_down(&mut self, asked: bool, poller: &Poller, host: &mut Host) {
         self.shutting_down = true;
         for waiting in std::mem::take(&mut self.waiting) {
             let (id, reason) = (waiting.id, Refusal::ShuttingDown);
             host.send(&FromSupervisor::Refused { id, reason }, &[]);
         }
         for command in self.by_key.values_mut() {
-            command.cancel(Duration::ZERO, poller, host);
+            match asked {
+                true => command.cancel(Duration::ZERO, poller, host),
+                false => command.shut_down(poller, host),
+            }
         }
     }
 

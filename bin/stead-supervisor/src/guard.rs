@@ -17,8 +17,12 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-/// Tries to remove a container, one second apart: an engine may be restarting.
-const TRIES: u32 = 50;
+/// Rounds in which containers are removed, one second apart: an engine may be restarting.
+const ROUNDS: u32 = 50;
+
+/// Rounds after which a container that was never seen does not come any more: the engine may still be making what
+/// the owner asked for just before it died.
+const COMES_LATE: u32 = 10;
 
 type Record = (Vec<u8>, Vec<u8>);
 
@@ -41,12 +45,7 @@ pub fn guard() -> io::Result<()> {
             _ => return Err(io::ErrorKind::InvalidData.into()),
         };
     }
-    for (socket, name) in &containers {
-        remove_container(
-            Path::new(OsStr::from_bytes(socket)),
-            &String::from_utf8_lossy(name),
-        );
-    }
+    remove_containers(containers);
     for (path, _) in &directories {
         // Gone already is what we want.
         let _ = std::fs::remove_dir_all(OsStr::from_bytes(path));
@@ -66,9 +65,17 @@ fn record(input: &mut impl BufRead) -> io::Result<Option<[Vec<u8>; 3]>> {
     Ok(Some(fields))
 }
 
-fn remove_container(socket: &Path, name: &str) {
-    for _ in 0..TRIES {
-        if delete(socket, name).is_ok_and(|status| matches!(status, 200..300 | 404)) {
+fn remove_containers(mut left: BTreeSet<Record>) {
+    for round in 0..ROUNDS {
+        left.retain(|(socket, name)| {
+            let socket = Path::new(OsStr::from_bytes(socket));
+            match delete(socket, &String::from_utf8_lossy(name)) {
+                Ok(200..300) => false,
+                Ok(404) => round < COMES_LATE,
+                Ok(_) | Err(_) => true,
+            }
+        });
+        if left.is_empty() {
             return;
         }
         std::thread::sleep(Duration::from_secs(1));

@@ -321,7 +321,7 @@ impl Server {
                 host.send(&FromSupervisor::File { tag, answer }, &content);
             }
             ToSupervisor::Ping { tag } => host.send(&FromSupervisor::Pong { tag }, &[]),
-            ToSupervisor::Shutdown => self.begin_end(),
+            ToSupervisor::Shutdown => self.begin_end(true),
         }
         true
     }
@@ -333,7 +333,7 @@ impl Server {
         }
         self.reap();
         if asked_to_end {
-            self.begin_end();
+            self.begin_end(false);
         }
         Ok(())
     }
@@ -355,10 +355,11 @@ impl Server {
         }
     }
 
-    fn begin_end(&mut self) {
+    /// `asked` by the host.
+    fn begin_end(&mut self, asked: bool) {
         if self.ending.is_none() {
             self.ending = Some(Instant::now());
-            self.commands.shut_down(&self.poller, &mut self.host);
+            self.commands.shut_down(asked, &self.poller, &mut self.host);
         }
     }
 
@@ -378,7 +379,7 @@ impl Server {
         if let (Some(grace), Some(since)) = (self.options.owner_grace, self.alone_since)
             && since + grace <= Instant::now()
         {
-            self.begin_end();
+            self.begin_end(false);
         }
     }
 

@@ -19,6 +19,7 @@ impl Cli {
         match &self.command {
             Command::Run(run) => run.json,
             Command::Providers(format) | Command::Ps(format) | Command::Prune(format) => format.json,
+            Command::Doctor(doctor) => doctor.format.json,
             Command::Rm(rm) => rm.format.json,
             Command::Tool {
                 command: ToolCommand::Run(tool),
@@ -40,6 +41,9 @@ pub enum Command {
     /// List the providers and whether they can be used here
     #[command(after_help = PROVIDERS_EXAMPLE)]
     Providers(Format),
+    /// Try an attack in a real place of each provider, and tell what isolation was observed
+    #[command(after_help = "Example:\n  stead doctor --provider native")]
+    Doctor(Doctor),
     /// List the instances of this host, also those of other processes
     #[command(after_help = "Example:\n  stead ps --json")]
     Ps(Format),
@@ -226,6 +230,20 @@ pub enum ConfigCommand {
     /// Print the effective values and where each came from
     #[command(after_help = "Example:\n  stead config show --json")]
     Show(Format),
+}
+
+/// Options of `stead doctor`.
+#[derive(Debug, Args)]
+pub struct Doctor {
+    /// Only this provider; all without it.
+    #[arg(long, value_name = "NAME")]
+    pub provider: Option<String>,
+    /// Image of the places of docker.
+    #[arg(long)]
+    pub image: Option<String>,
+    /// How it is printed.
+    #[command(flatten)]
+    pub format: Format,
 }
 
 #[cfg(test)]

@@ -60,6 +60,10 @@ fn resolve_in(user: &str, passwd: &[u8], group: &[u8]) -> Result<User, UnknownUs
         Some(name) => group_id(&group, name).ok_or(UnknownUser)?,
         None => own_gid,
     };
+    // The kernel reads the last number as "leave it as it is": the command would stay who we are.
+    if uid == u32::MAX || gid == u32::MAX {
+        return Err(UnknownUser);
+    }
     // With a group of its own the user gets that one alone, as container engines do.
     let groups = match (group_name, login) {
         (None, Some(login)) => supplementary(&group, login, gid),
@@ -87,6 +91,7 @@ fn supplementary(group: &str, login: &str, gid: u32) -> Vec<u32> {
         if let [_, _, id, members, ..] = fields[..]
             && members.split(',').any(|member| member == login)
             && let Ok(id) = id.parse()
+            && id != u32::MAX
             && !ids.contains(&id)
         {
             ids.push(id);
@@ -117,7 +122,19 @@ mod tests {
 
     #[test]
     fn unknown_names_are_errors() {
-        for text in ["eve", "ann:eve", "", ":", "-1", "4294967296"] {
+        for text in [
+            "eve",
+            "ann:eve",
+            "",
+            ":",
+            "-1",
+            "4294967296",
+            // (uid_t)-1, which means "no change"
+            "4294967295",
+            "4294967295:0",
+            "0:4294967295",
+            "ann:4294967295",
+        ] {
             assert_eq!(user(text), Err(UnknownUser), "{text}");
         }
     }

@@ -27,12 +27,14 @@ static STATE: Mutex<State> = Mutex::new(State {
     process: None,
 });
 
-/// Whatever the guard was told about one instance; dropped when the instance is gone.
+/// Whatever the guard was told about one instance. Dropping it changes nothing: what nobody has seen to be gone is
+/// the guard's when this process ends.
 #[derive(Debug)]
 pub struct Guarded(Vec<Charge>);
 
-impl Drop for Guarded {
-    fn drop(&mut self) {
+impl Guarded {
+    /// The instance is gone.
+    pub fn release(self) {
         let mut state = lock();
         for charge in &self.0 {
             state.charges.remove(charge);

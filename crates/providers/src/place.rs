@@ -263,6 +263,10 @@ impl Place {
         let (exit_code, signal, timed_out) = match (exit.stopped, exit.status) {
             (Some(StopCause::Timeout), _) => (None, None, true),
             (Some(StopCause::Cancel), _) => return Err(ExecuteError::Cancelled { instance }),
+            (Some(StopCause::ShutDown), _) => {
+                let reason = "its supervisor was ended from outside".to_owned();
+                return Err(ExecuteError::Lost { instance, reason });
+            }
             (None, ExitStatus::Code(code)) => (Some(code.into()), None, false),
             (None, ExitStatus::Signal { signal, .. }) => {
                 (Some(128 + i32::from(signal)), Some(signal.into()), false)

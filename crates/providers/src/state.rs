@@ -23,6 +23,9 @@ use std::path::{Path, PathBuf};
 use stead_types::{ComputeInstance, InstanceId};
 use stead_wire::Key;
 
+/// Bytes of the path of STATE: a socket's path has at most 107, and ours end in `/instances/ID/ctl/s`.
+const LONGEST_ROOT: usize = 107 - "/instances/".len() - 36 - "/ctl/s".len();
+
 /// Names one process of this host for good: a process id alone is used again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessIdentity {
@@ -133,9 +136,16 @@ impl State {
             let what = format!("{} is not a directory of this user alone", root.display());
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
         }
-        Ok(Self {
-            root: root.canonicalize()?,
-        })
+        let root = root.canonicalize()?;
+        let length = root.as_os_str().len();
+        if length > LONGEST_ROOT {
+            let what = format!(
+                "the path {} has {length} bytes, and with more than {LONGEST_ROOT} no socket fits below it",
+                root.display()
+            );
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+        }
+        Ok(Self { root })
     }
 
     /// Where the supervisor is, put there when it is missing.
@@ -143,10 +153,15 @@ impl State {
         crate::supervisor::install(&self.root)
     }
 
+    /// Where the folder of a new instance is going to be.
+    pub fn folder(&self, id: &InstanceId) -> InstanceFolder {
+        let path = self.root.join("instances").join(id.as_str());
+        InstanceFolder { path }
+    }
+
     /// Makes the folder of a new instance with its key.
     pub fn create(&self, id: &InstanceId, key: &Key) -> io::Result<InstanceFolder> {
-        let path = self.root.join("instances").join(id.as_str());
-        let folder = InstanceFolder { path };
+        let folder = self.folder(id);
         let made = fs::DirBuilder::new()
             .mode(0o700)
             .create(&folder.path)
@@ -350,6 +365,22 @@ mod tests {
         for bad in ["", ".", "..", "../instances", "x"] {
             assert!(state.find(&InstanceId::new(bad)).is_none(), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_path_in_which_no_socket_fits_is_refused_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let open = |length: usize| {
+            let used = dir.path().canonicalize().unwrap().as_os_str().len() + 1;
+            State::open(dir.path().join("x".repeat(length - used)))
+        };
+        let fits = open(LONGEST_ROOT).unwrap();
+        let folder = fits.create(&InstanceId::generate(), &new_key().unwrap()).unwrap();
+        assert!(std::os::unix::net::UnixListener::bind(folder.socket()).is_ok());
+        assert_eq!(
+            open(LONGEST_ROOT + 1).unwrap_err().kind(),
+            io::ErrorKind::InvalidInput
+        );
     }
 
     #[test]

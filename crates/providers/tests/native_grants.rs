@@ -1,5 +1,4 @@
 //! What of the host a `native` place is granted, and what it is not without a second word.
-#![expect(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;

@@ -411,6 +411,8 @@ pub enum StopCause {
     Timeout,
     /// The host asked.
     Cancel,
+    /// The supervisor itself was told to end, by whoever can send it a signal.
+    ShutDown,
 }
 
 /// How the leader of a command ended.

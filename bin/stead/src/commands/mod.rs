@@ -1,5 +1,6 @@
 //! What each command does.
 
+mod doctor;
 mod instances;
 mod pages;
 mod run;
@@ -34,6 +35,7 @@ async fn configured(command: Command) -> Result<u8, Failure> {
     match command {
         Command::Run(run) => run::run(*run, &config).await,
         Command::Providers(format) => show::providers(format).await,
+        Command::Doctor(options) => doctor::doctor(options, &config).await,
         Command::Ps(format) => instances::ps(format).await,
         Command::Prune(format) => instances::prune(format).await,
         Command::Rm(rm) => instances::rm(rm).await,

@@ -101,7 +101,10 @@ pub fn configuration(
     let on_host = provider.inherits_host_env();
     let default = |key: &str| config.get(key).filter(|_| !on_host);
     let mut instance = ComputeConfig::new();
-    instance.image = run.image.clone().or_else(|| default("image").map(str::to_owned));
+    // `native` has no images: one that a file names for every project is not meant for it.
+    let has_images = provider.name() != "native";
+    let default_image = default("image").filter(|_| has_images);
+    instance.image = run.image.clone().or_else(|| default_image.map(str::to_owned));
     instance.workdir = match &run.workdir {
         // On this host a relative path means what it means here.
         Some(workdir) if on_host => {

@@ -150,12 +150,33 @@ fn read(path: &Path) -> Result<PlaceFile, Failure> {
         )
         .exiting(crate::failure::USAGE)
     };
-    let text = std::fs::read_to_string(path).map_err(|error| bad(error.to_string()))?;
+    let text = read_limited(path).map_err(|error| bad(error.to_string()))?;
     let is_json = path.extension().is_some_and(|ending| ending == "json");
     if is_json {
         serde_json::from_str(&text).map_err(|error| bad(error.to_string()))
     } else {
         toml::from_str(&text).map_err(|error| bad(error.to_string()))
+    }
+}
+
+/// Bytes of a place file. More is no place but a mistake, and /dev/zero has no end.
+const MAX_FILE: u64 = 4 << 20;
+
+fn read_limited(path: &Path) -> std::io::Result<String> {
+    use std::io::{Error, ErrorKind, Read};
+    // Looked at before it is opened: a pipe would wait for its writer.
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(Error::new(ErrorKind::InvalidInput, "it is no regular file"));
+    }
+    let file = std::fs::File::open(path)?;
+    let mut text = String::new();
+    file.take(MAX_FILE + 1).read_to_string(&mut text)?;
+    match text.len() as u64 > MAX_FILE {
+        true => Err(Error::new(
+            ErrorKind::FileTooLarge,
+            format!("it has more than {MAX_FILE} bytes"),
+        )),
+        false => Ok(text),
     }
 }
 

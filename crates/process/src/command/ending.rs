@@ -103,13 +103,22 @@ impl Command {
 
     /// The host wants it ended; also sweeps what was kept.
     pub fn cancel(&mut self, grace: Duration, poller: &Poller, out: &mut dyn Outbox) {
+        self.end_for(StopCause::Cancel, grace, poller, out);
+    }
+
+    /// The supervisor ends, and nobody of the host has asked for it.
+    pub fn shut_down(&mut self, poller: &Poller, out: &mut dyn Outbox) {
+        self.end_for(StopCause::ShutDown, Duration::ZERO, poller, out);
+    }
+
+    fn end_for(&mut self, cause: StopCause, grace: Duration, poller: &Poller, out: &mut dyn Outbox) {
         let now = Instant::now();
         match self.phase {
-            Phase::Running => self.stop(StopCause::Cancel, grace, now),
+            Phase::Running => self.stop(cause, grace, now),
             // There is no program yet that could end in order.
             Phase::Launching => {
                 self.phase = Phase::Stopping {
-                    cause: StopCause::Cancel,
+                    cause,
                     kill_at: now,
                     killed_at: Some(now),
                 };

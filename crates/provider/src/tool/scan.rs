@@ -238,6 +238,8 @@ impl Scan<'_> {
             b'\'' | b'"' | b'`' | b'$' => self.quoting(level, c)?,
             b'#' if word.fresh || word.unsure => self.comment(level, word)?,
             b'(' if word.after_paren => return Err(Stop::Untracked(start)),
+            // What `[[ … ]]` compares as numbers it also evaluates, quoted or not.
+            b'[' if word.fresh && self.looking_at("[[") => return Err(Stop::Untracked(start)),
             b'<' if self.looking_at("<<<") => return Err(Stop::Untracked(start)),
             b'<' if self.looking_at("<<") => list.pending.push(self.announce(level.nested)?),
             b'c' if level.nested && word.fresh && self.keyword_case() => return Err(Stop::Untracked(start)),
@@ -425,7 +427,8 @@ impl Scan<'_> {
 fn next_word(word: &mut Word, c: u8, joined_lines: bool) {
     match c {
         b'\\' if joined_lines => {}
-        b'\n' => *word = Word::NEW,
+        // An index goes on over lines in some shells.
+        b'\n' => word.end(),
         b' ' | b'\t' | b';' | b'&' | b'|' | b'<' | b'>' => word.end(),
         b'(' => {
             word.end();

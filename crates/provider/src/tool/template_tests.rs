@@ -166,6 +166,10 @@ fn a_placeholder_where_quoting_cannot_hold_is_an_error_with_its_position() {
         ("cat <\\\n\\\n<EOF\n", "\nEOF", Untracked { since: 5 }),
         ("cat <<\\\nEOF\n", "\nEOF", Untracked { since: 4 }),
         ("ev\\\nal ", "", Untracked { since: 2 }),
+        // An index over lines, and numbers that are evaluated.
+        ("a[\n", "]=1", Brackets),
+        ("[[ ", " -gt 3 ]] && echo more", Untracked { since: 0 }),
+        ("if [[ 1 -lt ", " ]]; then echo more; fi", Untracked { since: 3 }),
         ("case a in a)# ", "\n:;; esac", Untracked { since: 12 }),
         ("echo a\u{a0}# ", "", Untracked { since: 8 }),
     ] {

@@ -48,7 +48,7 @@ struct Entry {
     place: Place,
     status: InstanceStatus,
     /// Released when the instance is gone.
-    _guarded: Option<Guarded>,
+    guarded: Option<Guarded>,
 }
 
 impl std::fmt::Debug for DockerProvider {
@@ -144,7 +144,7 @@ impl DockerProvider {
         let entry = Entry {
             place: place.clone(),
             status: InstanceStatus::Running,
-            _guarded: None,
+            guarded: None,
         };
         self.entries().insert(id.clone(), entry);
         Some(place)
@@ -262,7 +262,7 @@ impl Provider for DockerProvider {
         let entry = Entry {
             place,
             status: InstanceStatus::Running,
-            _guarded: guarded,
+            guarded,
         };
         self.entries().insert(instance.id.clone(), entry);
         Ok(instance)
@@ -312,11 +312,13 @@ impl Provider for DockerProvider {
                 source,
             });
         }
-        if let Some(folder) = self.state().ok().and_then(|state| state.find(id)) {
-            // The container is gone; a folder that stays is found by `prune`.
-            let _ = folder.remove();
+        let folder = self.state().ok().and_then(|state| state.find(id));
+        // The container is gone; a folder that stays is the guard's, or that of `prune`.
+        let folder_gone = folder.is_none_or(|folder| folder.remove().is_ok());
+        let entry = self.entries().remove(id);
+        if let Some(guarded) = entry.and_then(|entry| entry.guarded).filter(|_| folder_gone) {
+            guarded.release();
         }
-        self.entries().remove(id);
         Ok(())
     }
 

@@ -130,6 +130,8 @@ struct Undo {
     runtime: Handle,
     engine: Engine,
     container: Option<String>,
+    /// Whether the engine has answered the wish for it: until then it may make it later.
+    answered: bool,
     folder: Option<InstanceFolder>,
     guarded: Option<Guarded>,
 }
@@ -147,18 +149,22 @@ impl Undo {
         if container.is_none() && folder.is_none() {
             return None;
         }
-        let engine = self.engine.clone();
+        let (engine, answered) = (self.engine.clone(), self.answered);
         Some(async move {
-            if let Some(container) = container
-                && let Err(error) = engine.remove_container(&container).await
-            {
+            let removed = match &container {
+                Some(container) if answered => engine.remove_container(container).await,
+                Some(container) => engine.remove_unseen_container(container).await,
+                None => Ok(()),
+            };
+            let container = container.as_deref().unwrap_or_default();
+            if let Err(error) = &removed {
                 tracing::warn!(provider = PROVIDER, %container, error = %error.whole(), "a container may be left");
             }
-            if let Some(folder) = folder {
-                // Nobody is left to tell; `prune` finds it.
-                let _ = folder.remove();
+            // What could not be removed here is the guard's, or that of `prune`.
+            let folder_gone = folder.is_none_or(|folder| folder.remove().is_ok());
+            if let Some(guarded) = guarded.filter(|_| folder_gone && removed.is_ok()) {
+                guarded.release();
             }
-            drop(guarded);
         })
     }
 }
@@ -250,6 +256,7 @@ impl Request<'_> {
             runtime,
             engine: self.engine.clone(),
             container: None,
+            answered: false,
             folder: None,
             guarded: None,
         }
@@ -268,21 +275,18 @@ impl Request<'_> {
             .state
             .supervisor()
             .map_err(|error| failed("the supervisor could not be installed", error))?;
-        let folder = self
-            .state
-            .create(&id, &key)
-            .map_err(|error| failed("its folder could not be made", error))?;
-        undo.folder = Some(folder.clone());
-        open_control(&folder, &key).map_err(|error| failed("its folder could not be made", error))?;
+        let folder = self.state.folder(&id);
         let access = Access::Socket {
             supervisor: supervisor.clone(),
             control: folder.ctl(),
         };
         let plan = self.plan(&id, access)?;
-        if let (Address::Unix(engine), false) = (&self.facts.address, self.config.detached) {
-            let guarded = guard(&supervisor, folder.path(), Some((engine, &plan.name)));
-            undo.guarded = Some(guarded.map_err(|error| failed("the guard could not be started", error))?);
-        }
+        self.guard(undo, &supervisor, &folder, &plan)?;
+        undo.folder = Some(folder.clone());
+        self.state
+            .create(&id, &key)
+            .and_then(|folder| open_control(&folder, &key))
+            .map_err(|error| failed("its folder could not be made", error))?;
         self.create(undo, &plan).await?;
         self.engine
             .start_container(&plan.name)
@@ -305,20 +309,17 @@ impl Request<'_> {
         let id = InstanceId::generate();
         let key = new_key().map_err(|error| failed("no key could be made", error))?;
         let plan = self.plan(&id, Access::ExecRelay)?;
-        // Nothing of it is in the place: it is how another process finds the instance.
-        let folder = self
+        let supervisor = self
             .state
+            .supervisor()
+            .map_err(|error| failed("the supervisor could not be installed", error))?;
+        let folder = self.state.folder(&id);
+        self.guard(undo, &supervisor, &folder, &plan)?;
+        undo.folder = Some(folder.clone());
+        // Nothing of it is in the place: it is how another process finds the instance.
+        self.state
             .create(&id, &key)
             .map_err(|error| failed("its folder could not be made", error))?;
-        undo.folder = Some(folder.clone());
-        if let (Address::Unix(engine), false) = (&self.facts.address, self.config.detached) {
-            let supervisor = self
-                .state
-                .supervisor()
-                .map_err(|error| failed("the supervisor could not be installed", error))?;
-            let guarded = guard(&supervisor, folder.path(), Some((engine, &plan.name)));
-            undo.guarded = Some(guarded.map_err(|error| failed("the guard could not be started", error))?);
-        }
         let unreachable = |attempt| match attempt {
             Attempt::Failed(error) => error,
             Attempt::Unreachable(reason) => ProvisionError::Failed {
@@ -348,11 +349,31 @@ impl Request<'_> {
         Ok(place)
     }
 
+    /// Tells the guard of everything before any of it is there: whenever we are killed, it is removed.
+    fn guard(
+        &self,
+        undo: &mut Undo,
+        supervisor: &std::path::Path,
+        folder: &InstanceFolder,
+        plan: &Plan,
+    ) -> Result<(), ProvisionError> {
+        if let (Address::Unix(engine), false) = (&self.facts.address, self.config.detached) {
+            let guarded = guard(supervisor, folder.path(), Some((engine, &plan.name)));
+            undo.guarded = Some(guarded.map_err(|error| failed("the guard could not be started", error))?);
+        }
+        Ok(())
+    }
+
     /// Creates the container. It is to be removed from before it may exist: a creation that is dropped can
     /// still have happened.
     async fn create(&self, undo: &mut Undo, plan: &Plan) -> Result<(), Attempt> {
         undo.container = Some(plan.name.clone());
-        match self.engine.create_container(&plan.name, plan.body.clone()).await {
+        let created = self.engine.create_container(&plan.name, plan.body.clone()).await;
+        undo.answered = created
+            .as_ref()
+            .err()
+            .is_none_or(|error| error.status().is_some());
+        match created {
             Ok(_) => Ok(()),
             Err(error) if error.is_bind_source_missing() => Err(Attempt::Unreachable(error.whole())),
             Err(error) => Err(Attempt::Failed(error.into_provision())),

@@ -9,6 +9,9 @@ use tokio::time::{Instant, sleep, timeout};
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 
+/// How long an engine may take to make a container that was asked for and given up.
+const COMES_LATE: Duration = Duration::from_secs(10);
+
 /// How long a removal that the engine took on is only watched before it is asked for again.
 const ASK_AGAIN: Duration = Duration::from_secs(2);
 
@@ -36,6 +39,20 @@ impl Engine {
         let removed = timeout(limit, removal).await;
         // What the engine said says more than that it took long.
         removed.unwrap_or_else(|_| Err(last.unwrap_or(EngineError::TimedOut { what, limit })))
+    }
+
+    /// The same for a container that the engine was asked to make and of which it has not said that it did: it may
+    /// make it although nobody waits any more, so it is looked for again for a while.
+    pub async fn remove_unseen_container(&self, container: &str) -> Result<(), EngineError> {
+        let until = Instant::now() + COMES_LATE;
+        loop {
+            let was_there = self.inspect_container(container).await?.is_some();
+            self.remove_container(container).await?;
+            if was_there || Instant::now() >= until {
+                return Ok(());
+            }
+            sleep(LONGEST_PAUSE).await;
+        }
     }
 
     /// Asks once and watches; whether the container was seen to be gone.

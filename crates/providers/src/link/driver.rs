@@ -56,6 +56,8 @@ enum Break {
     Farewell,
     /// The connection broke; it may be dialled again.
     Broken(String),
+    /// It is there and says nothing: paused, stopped, or starved.
+    Silent,
     /// The supervisor broke the protocol: nothing it says is believed any more.
     Violation(String),
 }
@@ -86,6 +88,12 @@ impl Driver {
         loop {
             let reason = match self.serve(connection).await {
                 Break::Farewell => return self.shared.close(FAREWELL),
+                Break::Silent => {
+                    let seconds = SILENCE.as_secs();
+                    return self
+                        .shared
+                        .close(&format!("its supervisor said nothing for {seconds} s"));
+                }
                 Break::Violation(what) => {
                     return self
                         .shared
@@ -189,7 +197,7 @@ impl Driver {
                 Ok(Err(handshake::ReadError::Io(error))) => return Break::Broken(error.to_string()),
                 Err(_) if !self.is_owed() => heard = Instant::now(),
                 Err(_) if heard.elapsed() >= SILENCE => {
-                    return Break::Violation(format!("it said nothing for {} s", SILENCE.as_secs()));
+                    return Break::Silent;
                 }
                 Err(_) => self.shared.send(ToSupervisor::Ping { tag: 0 }),
             }
