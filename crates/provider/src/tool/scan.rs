@@ -80,18 +80,11 @@ struct Word {
     unsure: bool,
     /// So far it is an identifier, so that a `[` can start an array index.
     identifier: bool,
-    brackets: Brackets,
+    /// Open `[` that can be those of an index or a pattern. They outlive the word: an index may have blanks and
+    /// lines.
+    brackets: u32,
     /// The last character was an unquoted `(`.
     after_paren: bool,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Brackets {
-    No,
-    /// Until the word ends.
-    Word,
-    /// Until `]` or the line's end: an index may have blanks.
-    Index,
 }
 
 impl Word {
@@ -99,19 +92,14 @@ impl Word {
         fresh: true,
         unsure: false,
         identifier: false,
-        brackets: Brackets::No,
+        brackets: 0,
         after_paren: false,
     };
 
     /// After a blank or an operator.
     fn end(&mut self) {
-        let brackets = if self.brackets == Brackets::Index {
-            Brackets::Index
-        } else {
-            Brackets::No
-        };
         *self = Word {
-            brackets,
+            brackets: self.brackets,
             ..Word::NEW
         };
     }
@@ -127,14 +115,15 @@ impl Word {
         };
     }
 
-    fn take(&mut self, c: u8) {
+    fn take(&mut self, c: u8, next: Option<u8>) {
         let names = c == b'_' || c.is_ascii_alphabetic() || (c.is_ascii_digit() && !self.fresh);
         let identifier = names && (self.fresh || self.identifier);
-        let brackets = match (c, self.brackets) {
-            (b'[', Brackets::No) if self.identifier => Brackets::Index,
-            (b'[', Brackets::No) => Brackets::Word,
-            (b']', _) => Brackets::No,
-            (_, kept) => kept,
+        // `[` alone is the command; everything else that opens here could be an index.
+        let alone = self.fresh && self.brackets == 0 && next.is_none_or(|next| next.is_ascii_whitespace());
+        let brackets = match c {
+            b'[' if !alone => self.brackets.saturating_add(1),
+            b']' => self.brackets.saturating_sub(1),
+            _ => self.brackets,
         };
         // Blanks of some locales and carriage returns are word characters for one shell and not for another.
         let unsure = !c.is_ascii() || matches!(c, b'\r' | 0x0b | 0x0c);
@@ -215,7 +204,8 @@ impl Scan<'_> {
                 self.at = start;
                 return Err(Stop::Untracked(start));
             }
-            next_word(&mut list.word, c, read.starts_with("\\\n"));
+            let joined = read.starts_with("\\\n");
+            next_word(&mut list.word, c, self.byte(0), joined);
         }
         let open = match list.pending.first() {
             Some(doc) => ("here-document", doc.at),
@@ -264,7 +254,7 @@ impl Scan<'_> {
         let context = match () {
             () if level.quoted => Context::QuotedSubstitution,
             () if announced => Context::HereDocument,
-            () if word.brackets != Brackets::No => Context::Brackets,
+            () if word.brackets > 0 => Context::Brackets,
             () => return self.accept(),
         };
         Err(self.refuse(context))
@@ -424,7 +414,7 @@ impl Scan<'_> {
     }
 }
 
-fn next_word(word: &mut Word, c: u8, joined_lines: bool) {
+fn next_word(word: &mut Word, c: u8, next: Option<u8>, joined_lines: bool) {
     match c {
         b'\\' if joined_lines => {}
         // An index goes on over lines in some shells.
@@ -441,6 +431,6 @@ fn next_word(word: &mut Word, c: u8, joined_lines: bool) {
         // A `#` here starts a comment and leaves the word as it is; elsewhere it is a character.
         b'#' if word.fresh => {}
         b'{' | b'\\' | b'\'' | b'"' | b'`' | b'$' => word.grow(),
-        other => word.take(other),
+        other => word.take(other, next),
     }
 }

@@ -168,6 +168,9 @@ fn a_placeholder_where_quoting_cannot_hold_is_an_error_with_its_position() {
         ("ev\\\nal ", "", Untracked { since: 2 }),
         // An index over lines, and numbers that are evaluated.
         ("a[\n", "]=1", Brackets),
+        ("a[b[0] + ", "]=1", Brackets),
+        ("a=([0 + ", "]=1)", Brackets),
+        ("declare -a a+=([1]=2 [0+ ", "]=1)", Brackets),
         ("[[ ", " -gt 3 ]] && echo more", Untracked { since: 0 }),
         ("if [[ 1 -lt ", " ]]; then echo more; fi", Untracked { since: 3 }),
         ("case a in a)# ", "\n:;; esac", Untracked { since: 12 }),
