@@ -106,6 +106,7 @@ fn nothing_is_left_of_an_owner_that_was_killed() {
 
     if stead_testkit::engine_or_skip("nothing_is_left_of_an_owner_of_a_container") {
         docker(dir.path());
+        interrupted(dir.path());
     }
 }
 
@@ -134,4 +135,67 @@ fn docker(dir: &Path) {
     prune(&state);
     assert!(!exists(&held[0]), "prune does it at once");
     until("a folder of a container is left", || is_empty(&folder));
+}
+
+/// Containers of an owner, in whatever state.
+fn containers_of(owner: u32) -> Vec<String> {
+    let label = format!("label=dev.stead.owner={owner}");
+    let listed = Command::new("docker")
+        .args([
+            "ps",
+            "-a",
+            "--format",
+            "{{.Names}} {{.Status}}",
+            "--filter",
+            &label,
+        ])
+        .output()
+        .unwrap();
+    String::from_utf8_lossy(&listed.stdout)
+        .lines()
+        .map(str::to_owned)
+        .collect()
+}
+
+/// An owner that ends at any moment of bringing a container up, in order or not: the engine may still be making
+/// what nobody waits for any more.
+fn interrupted(dir: &Path) {
+    let mut owners = Vec::new();
+    for (at, delay) in (0..16).map(|step| step * 60).enumerate() {
+        let state = dir.join(format!("interrupted-{at}"));
+        let mut child = Command::new(env!("CARGO_BIN_EXE_stead"))
+            .args([
+                "run",
+                "--provider",
+                "docker",
+                "--image",
+                stead_testkit::BUSYBOX_IMAGE,
+            ])
+            .args(["--timeout", "never", "--", "sleep", "1000"])
+            .env("STEAD_STATE_DIR", &state)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        std::thread::sleep(Duration::from_millis(delay));
+        let signal = ["-INT", "-KILL", "-TERM"][at % 3];
+        let pid = child.id();
+        assert!(
+            Command::new("kill")
+                .args([signal, &pid.to_string()])
+                .status()
+                .unwrap()
+                .success()
+        );
+        child.wait().unwrap();
+        owners.push((pid, state.join("instances")));
+    }
+    for (owner, folder) in owners {
+        until("a container of an interrupted run is left", || {
+            containers_of(owner).is_empty()
+        });
+        until("a folder of an interrupted run is left", || {
+            !folder.exists() || is_empty(&folder)
+        });
+    }
 }

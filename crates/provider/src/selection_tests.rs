@@ -20,7 +20,7 @@ fn seen(name: &str, axes: Axes) -> Candidate {
 fn gone(name: &str) -> Candidate {
     Candidate {
         missing: Some(Missing {
-            code: "x_missing",
+            code: "docker_not_running",
             reason: "it is not there".to_owned(),
             remedy: "Install it.".to_owned(),
         }),
@@ -61,7 +61,7 @@ fn what_nobody_looked_at_does_not_hold() {
         "{told}"
     );
     assert!(
-        told.contains("docker: it is not there. Install it. [x_missing]"),
+        told.contains("docker: it is not there. Install it. [docker_not_running]"),
         "{told}"
     );
     assert!(!told.contains("local:"), "it is no candidate: {told}");

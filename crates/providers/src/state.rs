@@ -317,9 +317,28 @@ impl InstanceFolder {
     /// Removes the folder; gone already is fine.
     pub fn remove(&self) -> io::Result<()> {
         match fs::remove_dir_all(&self.path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
+            Ok(()) => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            // What ran there may have taken away the rights over its own directories.
+            Err(_) => {
+                open_directories(&self.path);
+                fs::remove_dir_all(&self.path)
+            }
         }
+    }
+}
+
+/// Gives us the rights over all directories below, following no link. What cannot be changed is told by whoever
+/// removes it.
+fn open_directories(path: &Path) {
+    use std::os::unix::fs::PermissionsExt;
+    let is_directory = fs::symlink_metadata(path).is_ok_and(|found| found.is_dir());
+    if !is_directory {
+        return;
+    }
+    let _ = fs::set_permissions(path, fs::Permissions::from_mode(0o700));
+    for entry in fs::read_dir(path).into_iter().flatten().flatten() {
+        open_directories(&entry.path());
     }
 }
 
@@ -365,6 +384,35 @@ mod tests {
         for bad in ["", ".", "..", "../instances", "x"] {
             assert!(state.find(&InstanceId::new(bad)).is_none(), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_folder_is_removed_whatever_rights_its_contents_have() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let state = State::open(dir.path().join("state")).unwrap();
+        let folder = state
+            .create(&InstanceId::generate(), &new_key().unwrap())
+            .unwrap();
+        let outside = dir.path().join("outside");
+        fs::create_dir(&outside).unwrap();
+        fs::set_permissions(&outside, fs::Permissions::from_mode(0o500)).unwrap();
+        let deep = folder.path().join("a/b/c");
+        fs::create_dir_all(&deep).unwrap();
+        fs::write(deep.join("file"), "").unwrap();
+        std::os::unix::fs::symlink(&outside, folder.path().join("a/link")).unwrap();
+        for closed in ["a/b/c", "a/b", "a"] {
+            fs::set_permissions(folder.path().join(closed), fs::Permissions::from_mode(0o0)).unwrap();
+        }
+        open_directories(folder.path());
+        assert_eq!(fs::metadata(&deep).unwrap().permissions().mode() & 0o777, 0o700);
+        folder.remove().unwrap();
+        assert!(!folder.path().exists());
+        assert_eq!(
+            fs::metadata(&outside).unwrap().permissions().mode() & 0o777,
+            0o500,
+            "no link was followed"
+        );
     }
 
     #[test]

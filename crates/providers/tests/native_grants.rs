@@ -59,3 +59,59 @@ async fn the_host_itself_is_granted_by_a_second_word_alone() {
     assert_eq!(place.isolation.get(Axis::HostFilesystemRestricted), Some(false));
     native.shutdown(&place.id).await.unwrap();
 }
+
+#[tokio::test]
+async fn what_a_place_cannot_have_is_told_before_anything_is_made() {
+    let dir = tempfile::tempdir().unwrap();
+    let native = NativeProvider::with_state_dir(dir.path().join("state"));
+    for place in ["/", "/x/../../y", "/dev", "/proc/sys", "/sys/kernel"] {
+        let mut config = with_mount(dir.path(), true);
+        config.mounts[0].place = place.into();
+        let refused = native.provision(config).await.unwrap_err();
+        assert_eq!(refused.code(), "config_unsupported", "{place}");
+    }
+    let refused = native.provision(ComputeConfig::new().user("")).await.unwrap_err();
+    assert_eq!(refused.code(), "config_invalid");
+    for user in ["99999", "0:99999", "4294967295"] {
+        let refused = native
+            .provision(ComputeConfig::new().user(user))
+            .await
+            .unwrap_err();
+        // An ordinary user's places have one user at all.
+        assert!(
+            ["user_invalid", "config_unsupported"].contains(&refused.code()),
+            "{user}: {refused}"
+        );
+    }
+    assert!(
+        !dir.path().join("state/instances").exists()
+            || std::fs::read_dir(dir.path().join("state/instances"))
+                .unwrap()
+                .next()
+                .is_none()
+    );
+}
+
+/// Whatever a command does to the rights of its own files: the place goes.
+#[tokio::test]
+async fn a_place_cannot_keep_its_folder() {
+    let dir = tempfile::tempdir().unwrap();
+    let native = NativeProvider::with_state_dir(dir.path().join("state"));
+    if let Availability::Unavailable(missing) = native.probe().await {
+        return stead_testkit::skip("removal of native", &missing.reason);
+    }
+    let place = native.provision(ComputeConfig::new()).await.unwrap();
+    let text = "mkdir -p a/b; touch a/b/c; chmod 0 a/b a . /workspace; echo ok";
+    let told = native
+        .execute(&place.id, text.into(), ComputeConfig::new())
+        .await
+        .unwrap();
+    assert_eq!(told.stdout_text(), "ok\n");
+    native.shutdown(&place.id).await.unwrap();
+    assert!(
+        std::fs::read_dir(dir.path().join("state/instances"))
+            .unwrap()
+            .next()
+            .is_none()
+    );
+}

@@ -250,6 +250,12 @@ impl ComputeConfig {
             network.check()?;
         }
         if let Some(user) = &self.user {
+            if user.is_empty() {
+                return Err(InvalidInput::OutOfRange {
+                    what: "the user".to_owned(),
+                    reason: "a name or a number; leave it out for the default".to_owned(),
+                });
+            }
             check_nul("the user", user.as_ref())?;
         }
         if self.timeout == Some(Timeout::After(Duration::ZERO)) {

@@ -169,7 +169,12 @@ async fn feed(control: Arc<dyn ProcessControl>) {
     let mut buffer = vec![0; 64 * 1024];
     loop {
         match stdin.read(&mut buffer).await {
-            Ok(0) | Err(_) => break,
+            Ok(0) => break,
+            Err(error) => {
+                // The command sees the end; what was there before it is not all there was.
+                eprintln!("note: standard input cannot be read, so it ends here: {error}");
+                break;
+            }
             Ok(count) => {
                 if control.write_stdin(&buffer[..count]).await.is_err() {
                     return;

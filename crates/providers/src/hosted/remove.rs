@@ -48,9 +48,15 @@ pub async fn prune(state: &State, provider: &str) -> io::Result<Vec<InstanceId>>
     for (folder, record) in state.instances()? {
         let supervised = record.supervisor.as_ref().is_some_and(ProcessIdentity::is_alive);
         let wanted = record.owner.is_alive() || (record.detached && supervised);
-        if record.instance.provider == provider && !wanted {
-            remove(&folder, None).await?;
-            removed.push(record.instance.id);
+        if record.instance.provider != provider || wanted {
+            continue;
+        }
+        // One that withstands must not keep the others.
+        match remove(&folder, None).await {
+            Ok(()) => removed.push(record.instance.id),
+            Err(error) => {
+                tracing::warn!(provider, instance = %folder.id(), %error, "an instance could not be removed")
+            }
         }
     }
     for folder in state.abandoned(ABANDONED)? {

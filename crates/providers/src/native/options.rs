@@ -2,6 +2,7 @@
 
 use super::NAME;
 use crate::grants::engine_sockets;
+use std::path::{Component, Path};
 use stead_confine::Grant;
 use stead_types::{Axes, ComputeConfig, InheritEnv, NetworkPolicy, ProvisionError};
 
@@ -46,7 +47,41 @@ pub fn check(config: &ComputeConfig, is_root: bool) -> Result<(), ProvisionError
             "an ordinary user's places have one user, which is their root",
         ));
     }
+    if let Some(user) = config.user.as_deref().filter(|user| is_outside(user)) {
+        return Err(ProvisionError::User {
+            provider: NAME.to_owned(),
+            user: user.to_owned(),
+            reason: "a place has the numbers below 65536".to_owned(),
+        });
+    }
+    config
+        .mounts
+        .iter()
+        .try_for_each(|mount| check_place(&mount.place))?;
     consent(config).map(drop)
+}
+
+/// Whether a number in `uid` or `uid:gid` is none of the place's.
+fn is_outside(user: &str) -> bool {
+    user.split(':')
+        .any(|part| part.parse::<u64>().is_ok_and(|number| number >= 65_536))
+}
+
+/// Directories that the place makes for itself.
+const OWN: [&str; 3] = ["/dev", "/proc", "/sys"];
+
+fn check_place(place: &Path) -> Result<(), ProvisionError> {
+    let refuse = |reason: &str| Err(unsupported("mounts", &format!("{}: {reason}", place.display())));
+    if place.components().any(|part| part == Component::ParentDir) {
+        return refuse("it has a '..'");
+    }
+    if place.components().count() < 2 {
+        return refuse("the root of a place is its own");
+    }
+    if OWN.iter().any(|own| place.starts_with(own)) {
+        return refuse("the place has its own there");
+    }
+    Ok(())
 }
 
 /// The option by which a caller says that a place may be weaker than one expects.

@@ -316,7 +316,7 @@ fn what_cannot_be_honoured_is_refused() {
     );
     assert_eq!(
         refused(&ComputeConfig::new().user(""), json!({})).0,
-        "config_unsupported"
+        "config_invalid"
     );
 }
 
