@@ -1,7 +1,11 @@
-//! Any text is a configuration or an error that names its file and says a reason.
+//! Any text is a configuration or an error that names its file and says a reason; and as a value of any key it is one
+//! or an error with a reason.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use stead_cli::config::{ConfigError, value};
+
+const KEYS: [&str; 9] = ["provider", "image", "network", "timeout", "cpu", "memory", "pids", "state_dir", "log"];
 
 fuzz_target!(|text: &str| {
     match stead_cli::config::parse(text, "fuzz") {
@@ -12,7 +16,12 @@ fuzz_target!(|text: &str| {
         Ok(_) => {}
         Err(error) => {
             assert!(error.to_string().starts_with("fuzz: "));
-            assert!(!error.reason.is_empty());
+            assert!(matches!(error, ConfigError::File { reason, .. } if !reason.is_empty()));
+        }
+    }
+    for key in KEYS {
+        if let Err(reason) = value::check(key, text) {
+            assert!(!reason.is_empty());
         }
     }
 });
