@@ -97,3 +97,42 @@ async fn a_container_holds_on_what_docker_gives() {
         );
     }
 }
+
+/// The same test as the one above, run by a user who owns nothing.
+#[test]
+fn a_native_place_of_an_ordinary_user_holds_on_every_axis() {
+    use std::os::unix::fs::{PermissionsExt, chown};
+    use std::process::Command;
+    const NOBODY: u32 = 65_534;
+    let test = "a_native_place_of_an_ordinary_user";
+    if !rustix::process::geteuid().is_root() {
+        return stead_testkit::note_skip(test, "this user is an ordinary one, and the test for root was it");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    // Where this program is, another user may not come.
+    let program = dir.path().join("attack");
+    std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    let own = dir.path().join("own");
+    std::fs::create_dir(&own).unwrap();
+    chown(&own, Some(NOBODY), Some(NOBODY)).unwrap();
+    let ran = Command::new("setpriv")
+        .args(["--reuid", "65534", "--regid", "65534", "--clear-groups"])
+        .arg(&program)
+        .args(["--exact", "a_native_place_holds_on_every_axis", "--nocapture"])
+        .current_dir("/")
+        .env("TMPDIR", &own)
+        .output();
+    let ran = match ran {
+        Ok(ran) => ran,
+        Err(error) => return stead_testkit::skip(test, &format!("setpriv: {error}")),
+    };
+    let told = String::from_utf8_lossy(&ran.stdout);
+    assert!(
+        ran.status.success(),
+        "{told}{}",
+        String::from_utf8_lossy(&ran.stderr)
+    );
+    // Another name, or one that was filtered away, would pass without having run.
+    assert!(told.contains("1 passed"), "{told}");
+}

@@ -58,6 +58,16 @@ impl<K: Kind + Default> Hosted<K> {
 }
 
 impl<K: Kind> Hosted<K> {
+    #[cfg(feature = "attack-tests")]
+    pub(crate) fn of_kind(kind: K, state_dir: impl Into<std::path::PathBuf>) -> Self {
+        Self {
+            kind,
+            state: Mutex::default(),
+            state_dir: Some(state_dir.into()),
+            places: Arc::default(),
+        }
+    }
+
     fn state(&self) -> std::io::Result<State> {
         let mut slot = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(state) = &*slot {

@@ -37,7 +37,18 @@ pub type NativeProvider = Hosted<Native>;
 
 /// The kind of [`NativeProvider`].
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Native;
+pub struct Native {
+    #[cfg(feature = "attack-tests")]
+    alter: Option<fn(&mut Plan)>,
+}
+
+#[cfg(feature = "attack-tests")]
+impl NativeProvider {
+    /// A provider whose plans are altered before they are carried out, so that an attack test can be seen to fail.
+    pub fn with_altered_plans(state_dir: impl Into<PathBuf>, alter: fn(&mut Plan)) -> Self {
+        Self::of_kind(Native { alter: Some(alter) }, state_dir)
+    }
+}
 
 #[async_trait::async_trait]
 impl Kind for Native {
@@ -81,6 +92,8 @@ impl Kind for Native {
             groups,
         };
         let plan = compile(&policy, &host);
+        #[cfg(feature = "attack-tests")]
+        let plan = self.altered(plan);
         directory(&policy.stage, &plan).map_err(made)?;
         directory(&policy.workspace, &plan).map_err(made)?;
         let bytes = postcard::to_allocvec(&plan).map_err(|error| made(io::Error::other(error)))?;
@@ -97,6 +110,16 @@ impl Kind for Native {
             groups: plan.groups.iter().map(|group| group.path.clone()).collect(),
             metadata: metadata(&plan),
         })
+    }
+}
+
+#[cfg(feature = "attack-tests")]
+impl Native {
+    fn altered(self, mut plan: Plan) -> Plan {
+        if let Some(alter) = self.alter {
+            alter(&mut plan);
+        }
+        plan
     }
 }
 
