@@ -1,7 +1,6 @@
 //! A plan of `native` with one wall taken out: the attack must get through there, or the place must not come up. A probe
 //! that says "refused" whatever stands there would be no probe.
 #![cfg(feature = "attack-tests")]
-#![expect(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
 use stead_confine::{Bind, Namespace, Plan, Step};
 use stead_provider::Provider;
@@ -10,11 +9,14 @@ use stead_providers::{LocalProvider, NativeProvider};
 use stead_types::{Availability, Axis, ComputeConfig};
 
 /// A wall, the axis that rests on it, and what takes it out.
+type Wall = (&'static str, Axis, fn(&mut Plan));
+
+/// Those of which one alone can be missing.
 ///
 /// The mount namespace is not among them: without it the root of this host would be turned. Some walls stand behind
 /// others, so that no attempt gets through when one of them alone is missing: Landlock and the masks of /proc behind the
 /// mounts and the ids, the dropped capabilities behind the user namespace.
-const WALLS: [(&str, Axis, fn(&mut Plan)); 5] = [
+const WALLS: [Wall; 5] = [
     ("processes of its own", Axis::ProcessContained, |plan| {
         plan.namespaces.retain(|namespace| *namespace != Namespace::Pid);
     }),
