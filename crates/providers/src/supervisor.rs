@@ -5,8 +5,9 @@ use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// The supervisor for this platform: a static program that was embedded when this crate was built.
-pub const SUPERVISOR: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/stead-supervisor"));
+/// The supervisor for this platform: a static program that was embedded when this crate was built. A static and no
+/// constant: the bytes are there once, however many places use them.
+pub static SUPERVISOR: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/stead-supervisor"));
 
 /// A name that changes with the content.
 fn file_name() -> String {
