@@ -1,8 +1,7 @@
 //! The options that Stead starts us with.
 
 use crate::probe::Targets;
-use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::OsStrExt;
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 use stead_process::TreeMode;
@@ -13,6 +12,8 @@ use stead_wire::TreeTracking;
 pub enum Mode {
     /// The supervisor of an instance.
     Serve(Box<Serve>),
+    /// The same on the host, with the options in the folder of the instance.
+    ServeHere,
     /// A copy between standard input and output and the socket of the supervisor beside us.
     Relay { socket: PathBuf },
     /// What cleans up on the host when the owner of containers dies.
@@ -59,19 +60,7 @@ impl Serve {
 pub fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Mode, String> {
     match args.next().as_deref().and_then(|mode| mode.to_str()) {
         Some("serve") => serve(args).map(|options| Mode::Serve(Box::new(options))),
-        // The options are in a file of the directory that we were started in: arguments are seen by everybody in
-        // the place, and must not tell of the host.
-        Some("serve-here") => {
-            let options =
-                std::fs::read("options").map_err(|error| format!("the file of options: {error}"))?;
-            // That directory is not ours to hold.
-            std::env::set_current_dir("/").map_err(|error| format!("/: {error}"))?;
-            let options = options
-                .split(|byte| *byte == 0)
-                .filter(|option| !option.is_empty());
-            serve(options.map(|option| OsStr::from_bytes(option).to_owned()))
-                .map(|options| Mode::Serve(Box::new(options)))
-        }
+        Some("serve-here") => Ok(Mode::ServeHere),
         Some("relay") => {
             let socket = args.next().ok_or("relay needs the path of a socket")?;
             Ok(Mode::Relay {
@@ -87,7 +76,8 @@ pub fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Mode, String> {
     }
 }
 
-fn serve(mut args: impl Iterator<Item = OsString>) -> Result<Serve, String> {
+/// Reads the options of [`Mode::Serve`].
+pub fn serve(mut args: impl Iterator<Item = OsString>) -> Result<Serve, String> {
     let mut options = Serve {
         workdir: "/".into(),
         ..Serve::default()

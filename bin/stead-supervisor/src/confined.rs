@@ -1,6 +1,7 @@
 //! A confined place: this process stays outside and cleans up, its child is the first process of the place.
 
 use crate::args::Serve;
+use crate::removal;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{Pid, Signal, WaitOptions};
@@ -148,7 +149,7 @@ impl Outside {
         let code = wait(self.child);
         remove(&self.groups);
         if let Some(folder) = &self.folder {
-            let _ = fs::remove_dir_all(folder);
+            removal::remove(folder);
         }
         code
     }

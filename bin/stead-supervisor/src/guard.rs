@@ -9,6 +9,7 @@
 //! | `add-directory`, `drop-directory` | path, empty |
 //! | `add-container`, `drop-container` | path of the engine's socket, name |
 
+use crate::removal;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::io::{self, BufRead, Read, Write};
@@ -47,8 +48,7 @@ pub fn guard() -> io::Result<()> {
     }
     remove_containers(containers);
     for (path, _) in &directories {
-        // Gone already is what we want.
-        let _ = std::fs::remove_dir_all(OsStr::from_bytes(path));
+        removal::remove(Path::new(OsStr::from_bytes(path)));
     }
     Ok(())
 }

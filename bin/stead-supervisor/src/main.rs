@@ -8,6 +8,8 @@
 #[cfg(target_os = "linux")]
 mod args;
 #[cfg(target_os = "linux")]
+mod begin;
+#[cfg(target_os = "linux")]
 mod commands;
 #[cfg(target_os = "linux")]
 mod confined;
@@ -24,6 +26,8 @@ mod probe;
 #[cfg(target_os = "linux")]
 mod relay;
 #[cfg(target_os = "linux")]
+mod removal;
+#[cfg(target_os = "linux")]
 mod server;
 
 use std::process::ExitCode;
@@ -32,6 +36,7 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let result = match args::parse(std::env::args_os().skip(1)) {
         Ok(args::Mode::Serve(options)) => server::serve(*options),
+        Ok(args::Mode::ServeHere) => begin::serve_here(),
         Ok(args::Mode::Relay { socket }) => relay::relay(&socket),
         Ok(args::Mode::Guard) => guard::guard(),
         Ok(args::Mode::Probe(targets)) => probe::probe(&targets),

@@ -6,6 +6,7 @@ use crate::confined;
 use crate::connection::{Connection, Host};
 use crate::files::Files;
 use crate::handshake::{Pending, Progress};
+use crate::removal;
 use rustix::process::{Signal, WaitOptions, WaitStatus};
 use std::fs;
 use std::io;
@@ -408,7 +409,7 @@ impl Server {
         self.flush_host();
         let _ = fs::remove_file(&self.options.socket);
         if let Some(path) = &self.options.remove_at_end {
-            let _ = fs::remove_dir_all(path);
+            removal::remove(path);
         }
     }
 }

@@ -8,6 +8,9 @@ use std::time::{Duration, Instant};
 /// What the specification allows; reaching it means that something is left for good.
 const LEFT_AT_MOST: Duration = Duration::from_secs(60);
 
+/// Owners that are interrupted, each a little later than the one before.
+const INTERRUPTED: usize = 24;
+
 /// A holder that a failed test does not leave behind.
 struct Holder(Child);
 
@@ -104,9 +107,16 @@ fn nothing_is_left_of_an_owner_that_was_killed() {
     prune(&state);
     assert!(sleepers() == 0 && is_empty(&folder), "prune does it at once");
 
+    interrupted(dir.path(), &["local"], 40_000);
+    interrupted(dir.path(), &["native"], 60_000);
+
     if stead_testkit::engine_or_skip("nothing_is_left_of_an_owner_of_a_container") {
         docker(dir.path());
-        interrupted(dir.path());
+        interrupted(
+            dir.path(),
+            &["docker", "--image", stead_testkit::BUSYBOX_IMAGE],
+            900_000,
+        );
     }
 }
 
@@ -157,28 +167,26 @@ fn containers_of(owner: u32) -> Vec<String> {
         .collect()
 }
 
-/// An owner that ends at any moment of bringing a container up, in order or not: the engine may still be making
-/// what nobody waits for any more.
-fn interrupted(dir: &Path) {
+/// An owner that ends at any moment of bringing a place up, in order or not: the engine may still be making what
+/// nobody waits for any more, and a folder may be half made.
+fn interrupted(dir: &Path, place: &[&str], within: u64) {
     let mut owners = Vec::new();
-    for (at, delay) in (0..16).map(|step| step * 60).enumerate() {
-        let state = dir.join(format!("interrupted-{at}"));
+    for at in 0..INTERRUPTED {
+        let state = dir.join(format!("interrupted-{}-{at}", place[0]));
         let mut child = Command::new(env!("CARGO_BIN_EXE_stead"))
-            .args([
-                "run",
-                "--provider",
-                "docker",
-                "--image",
-                stead_testkit::BUSYBOX_IMAGE,
-            ])
+            .args(["run", "--provider"])
+            .args(place)
             .args(["--timeout", "never", "--", "sleep", "1000"])
             .env("STEAD_STATE_DIR", &state)
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        std::thread::sleep(Duration::from_millis(delay));
-        let signal = ["-INT", "-KILL", "-TERM"][at % 3];
+        let step = u64::try_from(at).unwrap();
+        std::thread::sleep(Duration::from_micros(
+            within * step / u64::try_from(INTERRUPTED).unwrap(),
+        ));
+        let signal = ["-INT", "-KILL", "-TERM", "-KILL"][at % 4];
         let pid = child.id();
         assert!(
             Command::new("kill")
@@ -192,7 +200,7 @@ fn interrupted(dir: &Path) {
     }
     for (owner, folder) in owners {
         until("a container of an interrupted run is left", || {
-            containers_of(owner).is_empty()
+            place[0] != "docker" || containers_of(owner).is_empty()
         });
         until("a folder of an interrupted run is left", || {
             !folder.exists() || is_empty(&folder)

@@ -34,11 +34,14 @@ impl Kind for Local {
         check(config)
     }
 
+    fn env(&self, config: &ComputeConfig) -> Vec<(OsString, OsString)> {
+        inherited(config.inherit_env.unwrap_or(InheritEnv::All))
+    }
+
     fn start(&self, folder: &InstanceFolder, config: &ComputeConfig) -> Result<Start, ProvisionError> {
         warn_once();
         Ok(Start {
             workdir: config.workdir.clone().unwrap_or_else(|| folder.work()),
-            env: inherited(config.inherit_env.unwrap_or(InheritEnv::All)),
             axes: Axes::NONE,
             tree: tree(config)?,
             ..Start::default()

@@ -24,17 +24,18 @@ pub trait Kind: Send + Sync + std::fmt::Debug + 'static {
     /// Refuses what it cannot honour.
     fn check(&self, config: &ComputeConfig) -> Result<(), ProvisionError>;
 
-    /// What the supervisor of an instance is started with.
+    /// The whole environment of the supervisor of an instance, and so that of every command.
+    fn env(&self, config: &ComputeConfig) -> Vec<(OsString, OsString)>;
+
+    /// Makes what an instance needs in its folder, and says how its supervisor is to serve it.
     fn start(&self, folder: &InstanceFolder, config: &ComputeConfig) -> Result<Start, ProvisionError>;
 }
 
-/// What a supervisor is started with.
+/// How a supervisor serves its instance.
 #[derive(Debug, Default)]
 pub struct Start {
     /// Working directory of commands, as they see it.
     pub workdir: PathBuf,
-    /// Its whole environment, and so that of every command.
-    pub env: Vec<(OsString, OsString)>,
     /// What is known of this instance's isolation without looking.
     pub axes: Axes,
     /// How trees are kept together; as the supervisor finds without it.

@@ -1,5 +1,5 @@
-//! Bringing up an instance: folder, supervisor, handshake, record; each step undone when a later
-//! one fails or the caller goes away.
+//! Bringing up an instance: supervisor, folder, handshake, record; each step undone when a later one fails or the
+//! caller goes away, and by the supervisor when this process is killed.
 
 use super::{Kind, Start};
 use crate::adopt::CommandDefaults;
@@ -7,8 +7,9 @@ use crate::link::{DialPath, Link, Transport};
 use crate::place::{Place, place_error};
 use crate::state::{InstanceFolder, ProcessIdentity, Record, State, new_key};
 use std::ffi::OsString;
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Stdio;
@@ -21,6 +22,9 @@ use tokio::process::{Child, Command};
 
 /// How long a supervisor goes on without its owner. Short: nobody of this host needs longer to dial again.
 const OWNER_GRACE_SECONDS: u64 = 10;
+
+/// Says to a supervisor that its folder is complete.
+const GO: u8 = b'g';
 
 /// Bytes of what a supervisor says of its failure, and how long it may take to say it.
 const LAST_WORDS: u64 = 4 << 10;
@@ -49,18 +53,22 @@ pub async fn provision<K: Kind>(
     let program = state
         .supervisor()
         .map_err(|error| failed("the supervisor could not be installed", error))?;
+    let env = kind.env(&config);
+    let (child, mut socket) =
+        spawn(&program, &id, env).map_err(|error| failed("the supervisor could not be started", error))?;
+    let mut child = ChildGuard(Some(child));
+    // It is told before there is anything: should we die while we make it, the supervisor removes it.
+    announce(&mut socket, &state.folder(&id)).map_err(|error| failed("the supervisor is gone", error))?;
     let folder = state
         .create(&id, &key)
         .map_err(|error| failed("its folder could not be made", error))?;
     let folder = FolderGuard(Some(folder));
     let start = kind.start(folder.get(), &config)?;
-    folder
-        .get()
-        .write_groups(&start.groups)
+    describe_start(folder.get(), &config, &start)
         .map_err(|error| failed("its folder could not be written", error))?;
-    let (child, socket) = spawn(&program, folder.get(), &config, &start)
-        .map_err(|error| failed("the supervisor could not be started", error))?;
-    let mut child = ChildGuard(Some(child));
+    socket
+        .write_all(&[GO])
+        .map_err(|error| failed("the supervisor is gone", error))?;
     let link = match connect(folder.get(), &key, socket).await {
         Ok(link) => link,
         Err(error) => return Err(failed(&child.last_words().await, error)),
@@ -160,13 +168,35 @@ impl Drop for ChildGuard {
     }
 }
 
-fn spawn(
-    program: &Path,
-    folder: &InstanceFolder,
-    config: &ComputeConfig,
-    start: &Start,
-) -> io::Result<(Child, UnixStream)> {
+/// Starts the supervisor of an instance that is not there yet.
+fn spawn(program: &Path, id: &InstanceId, env: Vec<(OsString, OsString)>) -> io::Result<(Child, UnixStream)> {
     let (ours, theirs) = UnixStream::pair()?;
+    let mut command = Command::new(program);
+    // Its arguments can be read in the place: they name nothing of the host.
+    command
+        .arg0("stead-supervisor")
+        .arg("serve-here")
+        .current_dir("/");
+    command.env_clear().envs(env);
+    // By this mark its processes are found should the supervisor itself be killed.
+    command.env("STEAD_INSTANCE", id.as_str());
+    command
+        .stdin(Stdio::from(OwnedFd::from(theirs)))
+        .stdout(Stdio::null())
+        // It lets go of it as soon as it is up.
+        .stderr(Stdio::piped());
+    Ok((command.spawn()?, ours))
+}
+
+/// Tells a supervisor which folder is its own.
+fn announce(socket: &mut UnixStream, folder: &InstanceFolder) -> io::Result<()> {
+    socket.write_all(folder.path().as_os_str().as_bytes())?;
+    socket.write_all(&[0])
+}
+
+/// Writes what the supervisor reads once it is told to go on.
+fn describe_start(folder: &InstanceFolder, config: &ComputeConfig, start: &Start) -> io::Result<()> {
+    folder.write_groups(&start.groups)?;
     let id = folder.id();
     let mut options: Vec<OsString> = vec!["--stdin-connection".into()];
     let mut option = |name: &str, value: OsString| options.extend([name.into(), value]);
@@ -187,22 +217,7 @@ fn spawn(
     if let Some(plan) = &start.plan {
         option("--plan", plan.into());
     }
-    folder.write_options(&options)?;
-    let mut command = Command::new(program);
-    // Its arguments can be read in the place: they name nothing of the host.
-    command
-        .arg0("stead-supervisor")
-        .arg("serve-here")
-        .current_dir(folder.path());
-    command.env_clear().envs(start.env.iter().cloned());
-    // By this mark its processes are found should the supervisor itself be killed.
-    command.env("STEAD_INSTANCE", id.as_str());
-    command
-        .stdin(Stdio::from(OwnedFd::from(theirs)))
-        .stdout(Stdio::null())
-        // It lets go of it as soon as it is up.
-        .stderr(Stdio::piped());
-    Ok((command.spawn()?, ours))
+    folder.write_options(&options)
 }
 
 async fn connect(folder: &InstanceFolder, key: &Key, socket: UnixStream) -> io::Result<Link> {

@@ -65,6 +65,11 @@ impl Kind for Native {
         options::check(config, rustix::process::geteuid().is_root())
     }
 
+    fn env(&self, _: &ComputeConfig) -> Vec<(OsString, OsString)> {
+        ENV.map(|(name, value)| (OsString::from(name), OsString::from(value)))
+            .to_vec()
+    }
+
     fn start(&self, folder: &InstanceFolder, config: &ComputeConfig) -> Result<Start, ProvisionError> {
         let made = |error: io::Error| failed(NAME, "its folder could not be made", error);
         let host = Host::look(
@@ -101,9 +106,6 @@ impl Kind for Native {
         crate::supervisor::write_private(&file, &bytes).map_err(made)?;
         Ok(Start {
             workdir: config.workdir.clone().unwrap_or_else(|| WORKSPACE.into()),
-            env: ENV
-                .map(|(name, value)| (OsString::from(name), OsString::from(value)))
-                .to_vec(),
             axes,
             tree: None,
             plan: Some(file),
