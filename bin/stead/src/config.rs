@@ -457,7 +457,8 @@ mod tests {
             let config = load(dir.path(), &environment).unwrap();
             ["image", "network", "pids"].map(|key| config.effective_text(key))
         };
-        assert_eq!(of("auto"), ["python:3.11-slim", "none", "512"]);
+        assert_eq!(of("auto"), ["none", "none", "512"]);
+        assert_eq!(of("docker"), ["python:3.11-slim", "none", "512"]);
         assert_eq!(of("native"), ["none", "none", "512"]);
         assert_eq!(of("local"), ["none", "as this host", "no limit"]);
     }

@@ -230,6 +230,34 @@ fn mistakes_are_told_with_what_to_do_and_a_code() {
     assert_eq!(envelope["error"]["details"]["retryable"], false);
 }
 
+/// Without an engine, without an image, without any set-up.
+#[test]
+fn auto_isolates_by_the_kernel_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let probed = stead(dir.path()).args(["providers", "--json"]).output().unwrap();
+    let probed: serde_json::Value = serde_json::from_slice(&probed.stdout).unwrap();
+    let rows = probed["providers"].as_array().unwrap();
+    let native = rows.iter().find(|row| row["provider"] == "native").unwrap();
+    if native["available"] != true {
+        return stead_testkit::skip("auto_isolates_by_the_kernel_alone", &native["reason"].to_string());
+    }
+    let ran = stead(dir.path())
+        .env(
+            "DOCKER_HOST",
+            format!("unix://{}", dir.path().join("no.sock").display()),
+        )
+        .args(["run", "--json", "--shell", "id -u; ls /home"])
+        .output()
+        .unwrap();
+    assert_eq!(text(&ran.stderr), "");
+    let ran: serde_json::Value = serde_json::from_slice(&ran.stdout).unwrap();
+    assert_eq!(ran["provider"], "native");
+    assert_eq!(ran["stdout"], "0\n");
+    for axis in stead::Axis::ALL {
+        assert_eq!(ran["isolation"][axis.name()], true, "{axis:?}");
+    }
+}
+
 #[test]
 fn auto_never_means_this_host() {
     let dir = tempfile::tempdir().unwrap();
@@ -240,7 +268,14 @@ fn auto_never_means_this_host() {
         format!("unix://{}", dir.path().join("no.sock").display()),
     );
     let output = command
-        .args(["run", "--shell", &format!("touch {}", marker.display())])
+        // Nothing but an engine has an image.
+        .args([
+            "run",
+            "--image",
+            "x",
+            "--shell",
+            &format!("touch {}", marker.display()),
+        ])
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(125));

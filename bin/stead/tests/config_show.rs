@@ -33,7 +33,7 @@ fn the_defaults_are_shown_as_values() {
     let values = shown(&mut stead(dir.path()));
     for (key, value) in [
         ("provider", json!("auto")),
-        ("image", json!("python:3.11-slim")),
+        ("image", Value::Null),
         ("network", json!("none")),
         ("timeout", json!("60s")),
         ("cpu", Value::Null),

@@ -14,6 +14,7 @@ pub mod enforce;
 mod host;
 mod plan;
 mod policy;
+pub mod system_calls;
 
 pub use compile::compile;
 pub use host::{Host, RootEntry};

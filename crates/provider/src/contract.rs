@@ -27,6 +27,19 @@ pub trait Provider: Send + Sync + 'static {
         Axes::UNKNOWN
     }
 
+    /// Takes what was observed of an instance of its default configuration without a network. Later instances say
+    /// so, here and in other processes, until what the isolation rests on changes. Default: it is not kept.
+    async fn keep_observed(&self, axes: Axes) {
+        let _ = axes;
+    }
+
+    /// Refuses a configuration that cannot be honoured, as far as that can be told without starting anything.
+    /// [`Self::provision`] refuses the same and more. Default: nothing can be told.
+    fn check(&self, config: &ComputeConfig) -> Result<(), ProvisionError> {
+        let _ = config;
+        Ok(())
+    }
+
     /// Whether its commands are processes of the host that get the host's environment unless
     /// [`ComputeConfig::inherit_env`] says otherwise. Default: only `local`.
     fn inherits_host_env(&self) -> bool {

@@ -18,6 +18,11 @@ type Answer = Box<dyn Fn(&CommandLine) -> Result<ExecResult, ExecuteError> + Sen
 pub(crate) struct Fake {
     pub(crate) name: String,
     pub(crate) missing: Mutex<Option<Availability>>,
+    /// From the probe of this number on it is missing.
+    pub(crate) missing_from: AtomicUsize,
+    pub(crate) probes: AtomicUsize,
+    pub(crate) refuses: AtomicBool,
+    pub(crate) axes: Mutex<Axes>,
     pub(crate) provision_takes: Duration,
     pub(crate) provision_fails: AtomicBool,
     pub(crate) shutdown_fails: AtomicBool,
@@ -32,6 +37,10 @@ impl Fake {
         Self {
             name: name.to_owned(),
             missing: Mutex::default(),
+            missing_from: AtomicUsize::new(usize::MAX),
+            probes: AtomicUsize::new(0),
+            refuses: AtomicBool::new(false),
+            axes: Mutex::new(Axes::UNKNOWN),
             provision_takes: Duration::from_millis(20),
             provision_fails: AtomicBool::new(false),
             shutdown_fails: AtomicBool::new(false),
@@ -85,8 +94,26 @@ impl Provider for Fake {
     }
 
     async fn probe(&self) -> Availability {
+        if self.probes.fetch_add(1, Ordering::SeqCst) >= self.missing_from.load(Ordering::SeqCst) {
+            return Availability::missing("gone", "it went away", "Wait.");
+        }
         let missing = self.missing.lock().unwrap().clone();
         missing.unwrap_or(Availability::Available)
+    }
+
+    fn observed_axes(&self) -> Axes {
+        *self.axes.lock().unwrap()
+    }
+
+    fn check(&self, _config: &ComputeConfig) -> Result<(), ProvisionError> {
+        match self.refuses.load(Ordering::SeqCst) {
+            false => Ok(()),
+            true => Err(ProvisionError::Unsupported {
+                provider: self.name.clone(),
+                key: "image".to_owned(),
+                reason: "it has none".to_owned(),
+            }),
+        }
     }
 
     async fn provision(&self, config: ComputeConfig) -> Result<ComputeInstance, ProvisionError> {

@@ -2,6 +2,7 @@
 //! placement, tool places, out-of-process providers, and the conformance kit.
 #![forbid(unsafe_code)]
 
+pub mod automatic;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 pub mod contract;

@@ -60,6 +60,8 @@ impl Request {
 pub struct Candidate {
     /// Its name.
     pub name: String,
+    /// Why it cannot honour what is asked of the place, if so.
+    pub refuses: Option<String>,
     /// Why it cannot be used, if so.
     pub missing: Option<Missing>,
     /// What was observed of its places.
@@ -80,6 +82,8 @@ pub enum PassedOver {
     },
     /// These asked axes were not observed to hold.
     Isolation(Vec<Axis>),
+    /// It cannot honour what is asked of the place.
+    Refuses(String),
     /// It was taken and then failed.
     Failed(String),
 }
@@ -94,7 +98,7 @@ impl std::fmt::Display for PassedOver {
                 let names: Vec<&str> = axes.iter().map(|axis| axis.name()).collect();
                 write!(f, "not observed to hold: {}", names.join(", "))
             }
-            Self::Failed(reason) => f.write_str(reason),
+            Self::Refuses(reason) | Self::Failed(reason) => f.write_str(reason),
         }
     }
 }
@@ -163,10 +167,13 @@ pub fn select(
     if request.isolation == Isolation::Required && request.unsafe_fallback {
         return Err(SelectError::Contradiction);
     }
-    let ordered = order(request, candidates);
-    let judged: Vec<(&Candidate, Option<PassedOver>)> = ordered
+    let names: Vec<&str> = candidates
         .iter()
-        .map(|candidate| (*candidate, judge(request, candidate, failed)))
+        .map(|candidate| candidate.name.as_str())
+        .collect();
+    let judged: Vec<(&Candidate, Option<PassedOver>)> = ordered(request, &names)
+        .into_iter()
+        .map(|at| (&candidates[at], judge(request, &candidates[at], failed)))
         .collect();
     let usable = |why: &Option<PassedOver>| matches!(why, None | Some(PassedOver::Isolation(_)));
     let full = judged.iter().position(|(_, why)| why.is_none());
@@ -194,8 +201,9 @@ pub fn select(
     }
 }
 
-/// The candidates in the order in which they are looked at, `local` at most as the last and by consent.
-fn order<'c>(request: &Request, candidates: &'c [Candidate]) -> Vec<&'c Candidate> {
+/// The places in `names` of those that are candidates, in the order in which they are looked at: `local` at most as
+/// the last and by consent.
+pub fn ordered(request: &Request, names: &[&str]) -> Vec<usize> {
     let rank = |name: &str| {
         let given = request.order.iter().position(|other| other == name);
         let built_in = BUILT_IN_ORDER.iter().position(|other| *other == name);
@@ -205,10 +213,11 @@ fn order<'c>(request: &Request, candidates: &'c [Candidate]) -> Vec<&'c Candidat
             (None, None) => (2, 0),
         }
     };
-    let mut ordered: Vec<&Candidate> = candidates.iter().filter(|one| one.name != LOCAL).collect();
-    ordered.sort_by_key(|candidate| rank(&candidate.name));
+    let all = || 0..names.len();
+    let mut ordered: Vec<usize> = all().filter(|at| names[*at] != LOCAL).collect();
+    ordered.sort_by_key(|at| rank(names[*at]));
     if request.unsafe_fallback && request.isolation != Isolation::Required {
-        ordered.extend(candidates.iter().filter(|one| one.name == LOCAL));
+        ordered.extend(all().filter(|at| names[*at] == LOCAL));
     }
     ordered
 }
@@ -216,6 +225,9 @@ fn order<'c>(request: &Request, candidates: &'c [Candidate]) -> Vec<&'c Candidat
 fn judge(request: &Request, candidate: &Candidate, failed: &[(String, String)]) -> Option<PassedOver> {
     if let Some((_, reason)) = failed.iter().find(|(name, _)| *name == candidate.name) {
         return Some(PassedOver::Failed(reason.clone()));
+    }
+    if let Some(reason) = &candidate.refuses {
+        return Some(PassedOver::Refuses(reason.clone()));
     }
     if let Some(missing) = &candidate.missing {
         return Some(PassedOver::Unavailable {

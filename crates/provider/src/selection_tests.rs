@@ -12,6 +12,7 @@ const ALL_HOLD: Axes = Axes {
 fn seen(name: &str, axes: Axes) -> Candidate {
     Candidate {
         name: name.to_owned(),
+        refuses: None,
         missing: None,
         axes,
     }

@@ -5,7 +5,7 @@
 mod adopt;
 #[cfg(feature = "docker")]
 pub mod docker;
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", feature = "local"))]
 pub mod doctor;
 #[cfg(any(feature = "docker", feature = "native"))]
 mod grants;
@@ -18,6 +18,7 @@ pub mod link;
 pub mod local;
 #[cfg(feature = "native")]
 pub mod native;
+mod observed;
 pub mod place;
 pub mod state;
 pub mod supervisor;

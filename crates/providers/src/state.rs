@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! STATE/supervisor-HASH            the program
+//! STATE/observed/PROVIDER.json     what was seen of its isolation
 //! STATE/instances/ID/instance.json what it is, who owns it, and what commands start from
 //! STATE/instances/ID/options       what its supervisor was started with, where that is a process of this host
 //! STATE/instances/ID/key           the key, for processes of the same user
@@ -146,6 +147,11 @@ impl State {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
         }
         Ok(Self { root })
+    }
+
+    /// The folder itself.
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
     }
 
     /// Where the supervisor is, put there when it is missing.

@@ -9,18 +9,12 @@ use std::path::{Path, PathBuf};
 /// constant: the bytes are there once, however many places use them.
 pub static SUPERVISOR: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/stead-supervisor"));
 
+/// Changes with the content of [`SUPERVISOR`]; made when this crate was built.
+pub const HASH: &str = env!("SUPERVISOR_HASH");
+
 /// A name that changes with the content.
 fn file_name() -> String {
-    use sha2::{Digest, Sha256};
-    static NAME: std::sync::OnceLock<String> = std::sync::OnceLock::new();
-    NAME.get_or_init(|| {
-        let digest = Sha256::digest(SUPERVISOR);
-        digest
-            .iter()
-            .take(8)
-            .fold("supervisor-".to_owned(), |name, byte| format!("{name}{byte:02x}"))
-    })
-    .clone()
+    format!("supervisor-{HASH}")
 }
 
 /// Makes sure that the supervisor is in `directory`, which nobody else can write to, and gives its path.

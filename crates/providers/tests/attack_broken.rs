@@ -4,8 +4,8 @@
 
 use stead_confine::{Bind, Namespace, Plan, Step};
 use stead_provider::Provider;
+use stead_providers::NativeProvider;
 use stead_providers::doctor::{Doctor, axes};
-use stead_providers::{LocalProvider, NativeProvider};
 use stead_types::{Availability, Axis, ComputeConfig};
 
 /// A wall, the axis that rests on it, and what takes it out.
@@ -60,8 +60,9 @@ async fn without_a_wall_the_attack_gets_through() {
     if let Availability::Unavailable(missing) = whole.probe().await {
         return stead_testkit::skip("the attack on broken plans of native", &missing.reason);
     }
-    let local = LocalProvider::with_state_dir(dir.path().join("control"));
-    let doctor = Doctor::new(&local).await.unwrap();
+    let doctor = Doctor::with_state_dir(Some(dir.path().join("control")))
+        .await
+        .unwrap();
     let control = axes(&doctor.examine(&whole, ComputeConfig::new()).await.unwrap());
     for (wall, axis, alter) in WALLS {
         assert!(control.holds(axis), "the control: with {wall} it holds");

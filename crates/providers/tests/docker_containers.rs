@@ -79,6 +79,7 @@ fn planned(image: &ImageFacts, access: Access, config: &ComputeConfig) -> Plan {
         detached: false,
     };
     let facts = InstanceFacts {
+        takes_filter: true,
         labels,
         access,
         supervisor_args: Vec::new(),

@@ -27,11 +27,11 @@ pub use stead_provider::conformance;
 pub use stead_provider::{
     ExternalProvider, Files, OutputChunk, PlaceFile, Placement, Process, ProcessControl, ProcessExit,
     Provider, ProviderDescription, Registry, RunOn, SignalTarget, Target, ToolCommand, ToolError, ToolPlace,
-    contract, placement, selection, tool,
+    automatic, contract, placement, registry::LOCAL, selection, tool,
 };
 #[cfg(feature = "docker")]
 pub use stead_providers::docker::{DockerProvider, address::Address as DockerAddress};
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", feature = "local"))]
 pub use stead_providers::doctor;
 #[cfg(feature = "local")]
 pub use stead_providers::local::LocalProvider;

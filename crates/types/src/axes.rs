@@ -99,6 +99,16 @@ impl Axes {
         *slot = held;
     }
 
+    /// These, but for what is known of the other not to hold.
+    pub fn weakened_by(mut self, cleared: Axes) -> Self {
+        for axis in Axis::ALL {
+            if cleared.get(axis) == Some(false) {
+                self.set(axis, Some(false));
+            }
+        }
+        self
+    }
+
     /// Whether the axis was seen to hold.
     pub fn holds(&self, axis: Axis) -> bool {
         self.get(axis) == Some(true)
@@ -114,6 +124,22 @@ mod tests {
         for axis in Axis::ALL {
             assert_eq!(serde_json::to_value(axis).unwrap(), axis.name());
         }
+    }
+
+    #[test]
+    fn what_weakens_takes_away_and_never_gives() {
+        let mut all = Axes::UNKNOWN;
+        for axis in Axis::ALL {
+            all.set(axis, Some(true));
+        }
+        let cleared = Axes {
+            network_restricted: Some(false),
+            ..Axes::UNKNOWN
+        };
+        let weakened = all.weakened_by(cleared);
+        assert_eq!(weakened.network_restricted, Some(false));
+        assert_eq!(weakened.process_contained, Some(true));
+        assert_eq!(Axes::UNKNOWN.weakened_by(all), Axes::UNKNOWN);
     }
 
     #[test]

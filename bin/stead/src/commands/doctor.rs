@@ -25,8 +25,7 @@ pub async fn doctor(options: Doctor, config: &Config) -> Result<u8, Failure> {
         Some(name) => vec![name.clone()],
         None => stead::registry().list(),
     };
-    let local = stead::LocalProvider::new();
-    let doctor = stead::doctor::Doctor::new(&local).await?;
+    let doctor = stead::doctor::Doctor::new().await?;
     let image = options.image.as_deref().or(config.get("image"));
     let mut all = Vec::new();
     for name in names {

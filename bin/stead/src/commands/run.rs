@@ -1,6 +1,6 @@
 //! `stead run`: provision, execute, stream, shut down.
 
-use super::run_options::{command, configuration, provider};
+use super::run_options::{Placed, command, place};
 use super::show::unprintable;
 use super::signals::Ending;
 use crate::args::Run;
@@ -32,10 +32,16 @@ pub async fn run(run: Run, config: &Config) -> Result<u8, Failure> {
     let mut ending =
         Ending::listen().map_err(|error| Failure::new("signals_failed", error.to_string(), "Try again."))?;
     let command = command(&run)?;
-    let provider = provider(&run, config).await?;
-    let (instance_config, command_config) = configuration(&run, config, &*provider)?;
+    let Placed {
+        chosen,
+        command: command_config,
+    } = tokio::select! {
+        placed = place(&run, config) => placed?,
+        signal = ending.next() => return Ok(128 + signal),
+    };
+    let provider = Arc::clone(&chosen.offer.provider);
     let instance = tokio::select! {
-        provisioned = provider.provision(instance_config) => provisioned?,
+        provisioned = chosen.provision() => provisioned?,
         // Dropping the future takes back what was made so far.
         signal = ending.next() => return Ok(128 + signal),
     };

@@ -8,58 +8,95 @@ use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use std::sync::Arc;
+use stead::automatic::{Chosen, Offer};
+use stead::selection::{Choice, Request};
 use stead::size::{parse_duration, parse_size};
-use stead::{
-    Availability, CommandLine, ComputeConfig, EnvMap, Mount, NetworkPolicy, Provider, Resources, Stdin,
-    Timeout,
-};
-
-/// What `auto` tries, in this order. This host is never among them.
-const AUTO: [&str; 1] = ["docker"];
+use stead::{CommandLine, ComputeConfig, EnvMap, Mount, NetworkPolicy, Provider, Resources, Stdin, Timeout};
 
 fn usage(error: impl std::fmt::Display, remedy: &str) -> Failure {
     Failure::usage(error.to_string(), remedy)
 }
 
+/// What a run takes place in: a provider and the configurations of the instance and of the command.
+pub struct Placed {
+    /// The provider, with the configuration of the instance.
+    pub chosen: Chosen,
+    /// The configuration of the command.
+    pub command: ComputeConfig,
+}
+
 /// Chooses the provider. `auto` fails closed: nothing that was asked to be isolated runs on this host.
-pub async fn provider(run: &Run, config: &Config) -> Result<Arc<dyn Provider>, Failure> {
+pub async fn place(run: &Run, config: &Config) -> Result<Placed, Failure> {
     let name = run
         .provider
         .as_deref()
         .or(config.get("provider"))
         .unwrap_or("auto");
-    if !name.trim().eq_ignore_ascii_case("auto") {
-        return match stead::resolve(name)? {
-            Some(provider) => Ok(with_progress(provider)),
-            None => Err(Failure::usage(
-                "no provider is named",
-                "Give --provider a name; `stead providers` lists them.",
-            )),
-        };
+    if name.trim().eq_ignore_ascii_case("auto") {
+        return automatic(run, config).await;
     }
-    let mut reasons = Vec::new();
-    for candidate in AUTO {
-        let Ok(Some(provider)) = stead::resolve(candidate) else {
+    let Some(provider) = stead::resolve(name)? else {
+        return Err(Failure::usage(
+            "no provider is named",
+            "Give --provider a name; `stead providers` lists them.",
+        ));
+    };
+    let (offer, command) = offer(run, config, provider, true)?;
+    let choice = Choice {
+        name: offer.provider.name().to_owned(),
+        fallback: false,
+        passed_over: Vec::new(),
+    };
+    Ok(Placed {
+        chosen: Chosen { offer, choice },
+        command,
+    })
+}
+
+/// The cheapest that is seen to isolate. This host is never among the offers.
+async fn automatic(run: &Run, config: &Config) -> Result<Placed, Failure> {
+    let (mut offers, mut commands) = (Vec::new(), Vec::new());
+    for name in stead::registry().list() {
+        if name == stead::LOCAL {
             continue;
-        };
-        match provider.probe().await {
-            Availability::Available => return Ok(with_progress(provider)),
-            Availability::Unavailable(missing) => {
-                reasons.push(format!(
-                    "{candidate}: {}. {} [{}]",
-                    missing.reason.trim_end_matches('.'),
-                    missing.remedy,
-                    missing.code
-                ));
-            }
+        }
+        if let Some(provider) = stead::resolve(&name)? {
+            let (offer, command) = offer(run, config, provider, false)?;
+            offers.push(offer);
+            commands.push((name, command));
         }
     }
-    let message = format!(
-        "no provider that isolates can be used here, and nothing was run on this host: {}",
-        reasons.join("; ")
-    );
-    let remedy = "Make one available, or say --provider local to run on this host without isolation.";
-    Err(Failure::new("no_isolating_provider", message, remedy))
+    let request = request(offers.first().map(|offer| &offer.config));
+    let chosen = stead::automatic::choose(&request, offers, &stead::doctor::OnDemand::default()).await?;
+    let command = commands.into_iter().find(|(name, _)| *name == chosen.choice.name);
+    Ok(Placed {
+        command: command.map(|(_, command)| command).unwrap_or_default(),
+        chosen,
+    })
+}
+
+fn request(config: Option<&ComputeConfig>) -> Request {
+    let network = config.and_then(|config| config.network.as_ref());
+    // An engine's own word for a network is one that is to be reached.
+    let mode = config.and_then(|config| config.options.get("network_mode"));
+    match mode {
+        Some(mode) if mode != "none" => Request::automatic(Some(&NetworkPolicy::Full)),
+        _ => Request::automatic(network),
+    }
+}
+
+fn offer(
+    run: &Run,
+    config: &Config,
+    provider: Arc<dyn Provider>,
+    named: bool,
+) -> Result<(Offer, ComputeConfig), Failure> {
+    let (instance, command) = configuration(run, config, &*provider, named)?;
+    let offer = Offer {
+        provider: with_progress(provider),
+        config: instance,
+    };
+    Ok((offer, command))
 }
 
 /// The same provider, which tells of a pull where somebody watches.
@@ -90,19 +127,20 @@ pub fn command(run: &Run) -> Result<CommandLine, Failure> {
     }
 }
 
-/// The configuration of the instance, and that of the command.
-pub fn configuration(
+/// The configuration of the instance, and that of the command. `named`: the provider was asked for by its name.
+fn configuration(
     run: &Run,
     config: &Config,
     provider: &dyn Provider,
+    named: bool,
 ) -> Result<(ComputeConfig, ComputeConfig), Failure> {
     // Defaults of files and environment are for places that can honour them; what a flag says is passed
     // on, and a provider that cannot honour it refuses.
     let on_host = provider.inherits_host_env();
     let default = |key: &str| config.get(key).filter(|_| !on_host);
     let mut instance = ComputeConfig::new();
-    // `native` has no images: one that a file names for every project is not meant for it.
-    let has_images = provider.name() != "native";
+    // `native` has no images: one that a file names for every project is not meant for who asks for it by name.
+    let has_images = !(named && provider.name() == "native");
     let default_image = default("image").filter(|_| has_images);
     instance.image = run.image.clone().or_else(|| default_image.map(str::to_owned));
     instance.workdir = match &run.workdir {

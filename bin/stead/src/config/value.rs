@@ -112,7 +112,8 @@ pub fn default(key: &str, provider: &str, environment: &Environment, here: &Path
     let on_host = provider == "local";
     match key {
         "provider" => "auto".into(),
-        "image" if !on_host && provider != "native" => DEFAULT_IMAGE.into(),
+        // Elsewhere the programs are this host's.
+        "image" if provider == "docker" => DEFAULT_IMAGE.into(),
         "network" if !on_host => NetworkPolicy::None.to_string().into(),
         "timeout" => format!("{}s", DEFAULT_TIMEOUT.as_secs()).into(),
         "memory" if !on_host => DEFAULT_MEMORY.into(),

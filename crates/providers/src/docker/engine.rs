@@ -88,6 +88,13 @@ pub struct EngineFacts {
     pub podman: bool,
 }
 
+impl EngineFacts {
+    /// What the isolation of its containers rests on: an engine elsewhere, or another version, is to be observed anew.
+    pub fn identity(&self) -> String {
+        format!("{:?} {} {}", self.address, self.version, self.arch)
+    }
+}
+
 #[derive(Clone)]
 struct Connection {
     docker: Docker,
@@ -166,6 +173,13 @@ impl Engine {
             Ok(_) => Availability::Available,
             Err(error) => Availability::Unavailable(error.missing()),
         }
+    }
+
+    /// What the engine said of itself, if it was asked before.
+    pub fn known_facts(&self) -> Option<EngineFacts> {
+        self.connection()
+            .as_ref()
+            .map(|connection| connection.facts.clone())
     }
 
     /// What the engine says of itself, asked once for a connection.

@@ -21,6 +21,7 @@ mod provision;
 pub mod reference;
 pub mod relay;
 pub mod remove;
+mod seccomp;
 pub mod weaker;
 
 pub use provider::DockerProvider;

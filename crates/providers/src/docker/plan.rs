@@ -56,6 +56,9 @@ pub struct InstanceFacts {
     pub engine_sockets: Vec<PathBuf>,
     /// The version of the API that is spoken.
     pub api: ApiVersion,
+    /// Whether the engine takes a filter of system calls with the request. Podman takes the path of a file of its
+    /// own machine instead.
+    pub takes_filter: bool,
 }
 
 /// What to ask the engine for, and what that means.
@@ -71,6 +74,8 @@ pub struct Plan {
     pub workdir: String,
     /// `Some(false)` for what is known not to hold; nothing else is claimed here.
     pub cleared: Axes,
+    /// Whether it is as those containers are that isolation is observed of, but for what is cleared.
+    pub usual: bool,
     /// What weakens the isolation, with the caller's consent.
     pub consented: Vec<String>,
 }
@@ -82,7 +87,7 @@ pub fn plan(
     image: &ImageFacts,
     facts: &InstanceFacts,
 ) -> Result<Plan, ProvisionError> {
-    check(config)?;
+    check(config, options)?;
     let network = network(config, options)?;
     let weakenings = weaker::weakenings(options, &facts.mounts, &facts.engine_sockets);
     if let Some(first) = weakenings.first().filter(|_| !options.accepts_weaker) {
@@ -137,6 +142,7 @@ pub fn plan(
         command_user: users.commands,
         workdir,
         cleared,
+        usual: !is_privileged(options),
         consented,
     })
 }
@@ -150,7 +156,8 @@ pub(super) fn unsupported(key: &str, reason: &str) -> ProvisionError {
     }
 }
 
-fn check(config: &ComputeConfig) -> Result<(), ProvisionError> {
+/// Refuses what no image and no engine could change.
+pub fn check(config: &ComputeConfig, options: &Options) -> Result<(), ProvisionError> {
     config.check().map_err(|source| ProvisionError::Invalid {
         provider: PROVIDER.to_owned(),
         source,
@@ -172,7 +179,8 @@ fn check(config: &ComputeConfig) -> Result<(), ProvisionError> {
     {
         return Err(unsupported("user", "it is empty or has control characters"));
     }
-    Ok(())
+    network(config, options)?;
+    workdir(config).map(drop)
 }
 
 fn network(config: &ComputeConfig, options: &Options) -> Result<NetworkMode, ProvisionError> {
@@ -282,7 +290,7 @@ fn host_config(
         cap_drop: Some(vec!["ALL".to_owned()]),
         cap_add: Some(capability::granted(options).into_iter().collect()),
         privileged: Some(options.privileged),
-        security_opt: Some(security_opt(options)),
+        security_opt: Some(security_opt(options, facts.takes_filter)),
         network_mode: Some(network_mode(network)),
         pid_mode: options.host_pid.then(|| "host".to_owned()),
         ipc_mode: Some("private".to_owned()),
@@ -303,8 +311,19 @@ fn nano_cpus(cpu: f64) -> i64 {
     (cpu * 1e9).round() as i64
 }
 
-fn security_opt(options: &Options) -> Vec<String> {
+/// Whether capabilities beyond the usual were consented to. Then the engine's own filter is taken, which lets through
+/// the calls that belong to them.
+fn is_privileged(options: &Options) -> bool {
+    let unusual = |name: &String| !capability::is_default(name);
+    options.privileged || options.cap_add.iter().any(unusual)
+}
+
+fn security_opt(options: &Options, takes_filter: bool) -> Vec<String> {
     let mut all = vec!["no-new-privileges".to_owned()];
+    let unconfined = options.security_opt.contains(&SecurityOpt::SeccompUnconfined);
+    if takes_filter && !unconfined && !is_privileged(options) {
+        all.push(format!("seccomp={}", super::seccomp::profile()));
+    }
     all.extend(options.security_opt.iter().filter_map(|opt| match opt {
         SecurityOpt::NoNewPrivileges => None,
         SecurityOpt::SeccompUnconfined => Some("seccomp=unconfined".to_owned()),

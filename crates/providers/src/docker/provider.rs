@@ -8,6 +8,8 @@ use super::engine::{Deadlines, Engine};
 use super::error::EngineError;
 use super::image::{EnvSecrets, PullProgress, SecretSource};
 use super::labels::InstanceLabels;
+use super::options::Options;
+use super::plan;
 use super::provision::{self, Brought};
 use crate::adopt::{self, adopt};
 use crate::guard::Guarded;
@@ -251,6 +253,29 @@ impl Provider for DockerProvider {
             );
         }
         self.settings.engine.probe().await
+    }
+
+    fn observed_axes(&self) -> Axes {
+        match (self.settings.engine.known_facts(), self.state()) {
+            (Some(facts), Ok(state)) => state.observed(PROVIDER, &facts.identity()),
+            (None, _) | (_, Err(_)) => Axes::UNKNOWN,
+        }
+    }
+
+    async fn keep_observed(&self, axes: Axes) {
+        let Ok(facts) = self.settings.engine.facts().await else {
+            return;
+        };
+        let kept = self
+            .state()
+            .and_then(|state| state.keep_observed(PROVIDER, &facts.identity(), axes));
+        if let Err(error) = kept {
+            tracing::warn!(provider = PROVIDER, %error, "what was observed could not be kept");
+        }
+    }
+
+    fn check(&self, config: &ComputeConfig) -> Result<(), ProvisionError> {
+        plan::check(config, &Options::parse(&config.options)?)
     }
 
     async fn provision(&self, config: ComputeConfig) -> Result<ComputeInstance, ProvisionError> {

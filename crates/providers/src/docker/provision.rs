@@ -21,7 +21,7 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use stead_types::{ComputeConfig, ComputeInstance, InstanceId, InstanceStatus, ProvisionError};
+use stead_types::{Axes, ComputeConfig, ComputeInstance, InstanceId, InstanceStatus, ProvisionError};
 use stead_wire::Key;
 use tokio::runtime::Handle;
 
@@ -226,6 +226,7 @@ impl Request<'_> {
             mounts: self.mounts.clone(),
             engine_sockets,
             api: self.facts.api,
+            takes_filter: !self.facts.podman,
         };
         let first = plan(&self.config, &self.options, &self.image, &facts)?;
         facts.supervisor_args = self.supervisor_args(id, &first);
@@ -513,10 +514,18 @@ impl Request<'_> {
             provider: PROVIDER.to_owned(),
             status: InstanceStatus::Running,
             created_at: time::OffsetDateTime::now_utc(),
-            // Nobody has looked yet: only what is known not to hold is said.
-            isolation: plan.cleared,
+            isolation: self.isolation(plan),
             metadata,
         }
+    }
+
+    fn isolation(&self, plan: &Plan) -> Axes {
+        let observed = match plan.usual {
+            true => self.state.observed(PROVIDER, &self.facts.identity()),
+            // Nobody has looked at one like this.
+            false => Axes::UNKNOWN,
+        };
+        observed.weakened_by(plan.cleared)
     }
 
     fn record(&self, folder: &InstanceFolder, place: &Place) -> Result<(), ProvisionError> {

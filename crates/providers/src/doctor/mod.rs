@@ -14,8 +14,9 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use stead_provider::Provider;
+use stead_provider::automatic::Observer;
 use stead_types::error::Code;
-use stead_types::{Axis, CommandLine, ComputeConfig, ExecResult, NetworkPolicy};
+use stead_types::{Axes, Axis, CommandLine, ComputeConfig, ExecResult, NetworkPolicy};
 use targets::Targets;
 
 /// How long the probe may take in one place: most attempts answer at once, a few wait for a network.
@@ -57,14 +58,25 @@ pub struct Doctor {
 
 impl Doctor {
     /// Puts the targets on this host, and makes every attempt here, by `local`.
-    pub async fn new(local: &dyn Provider) -> Result<Self, DoctorError> {
+    pub async fn new() -> Result<Self, DoctorError> {
+        Self::with_state_dir(None).await
+    }
+
+    /// The same, with the place on the host in a folder of one's choice.
+    pub async fn with_state_dir(directory: Option<PathBuf>) -> Result<Self, DoctorError> {
         let targets = Targets::new().map_err(DoctorError::Targets)?;
-        let control = attempts(local, ComputeConfig::new(), &targets).await?;
+        let control = attempts(
+            &crate::local::LocalProvider::quiet(directory),
+            ComputeConfig::new(),
+            &targets,
+        )
+        .await?;
         Ok(Self { targets, control })
     }
 
-    /// Brings up a place with this configuration and observes it. Without a word about the network it has none
-    /// where that can be said.
+    /// Brings up a place with this configuration and observes it. Without a word about the network it has none where
+    /// that can be said. What was seen of a usual place, one without a network, options and mounts, the provider
+    /// keeps.
     pub async fn examine(
         &self,
         provider: &dyn Provider,
@@ -73,11 +85,46 @@ impl Doctor {
         if config.network.is_none() && !provider.inherits_host_env() {
             config.network = Some(NetworkPolicy::None);
         }
+        let is_usual = config.network == Some(NetworkPolicy::None)
+            && config.options.is_empty()
+            && config.mounts.is_empty();
         let made = attempts(provider, config, &self.targets).await?;
-        Ok(Axis::ALL
+        let verdicts: Vec<AxisVerdict> = Axis::ALL
             .into_iter()
             .map(|axis| AxisVerdict::of(axis, &made, &self.control))
-            .collect())
+            .collect();
+        if is_usual {
+            provider.keep_observed(axes(&verdicts)).await;
+        }
+        Ok(verdicts)
+    }
+}
+
+/// Examines when somebody asks, with targets that are made at the first time.
+#[derive(Debug, Default)]
+pub struct OnDemand(tokio::sync::OnceCell<Doctor>);
+
+#[async_trait::async_trait]
+impl Observer for OnDemand {
+    async fn observe(&self, provider: &dyn Provider, config: &ComputeConfig) -> Result<Axes, String> {
+        let told = |error: DoctorError| match std::error::Error::source(&error) {
+            Some(source) => format!("{error}: {source}"),
+            None => error.to_string(),
+        };
+        let doctor = self
+            .0
+            .get_or_try_init(|| async { Doctor::new().await })
+            .await
+            .map_err(told)?;
+        let usual = ComputeConfig {
+            image: config.image.clone(),
+            ..ComputeConfig::new()
+        };
+        doctor
+            .examine(provider, usual)
+            .await
+            .map(|verdicts| axes(&verdicts))
+            .map_err(told)
     }
 }
 

@@ -12,7 +12,7 @@ pub trait Kind: Send + Sync + std::fmt::Debug + 'static {
     /// The name under which it is registered.
     const NAME: &'static str;
 
-    /// What was observed of instances with the default configuration.
+    /// What is known of all instances without looking. What is unknown here is observed.
     const AXES: Axes;
 
     /// Whether a command gets the host's variables unless the configuration says otherwise.
@@ -36,8 +36,8 @@ pub trait Kind: Send + Sync + std::fmt::Debug + 'static {
 pub struct Start {
     /// Working directory of commands, as they see it.
     pub workdir: PathBuf,
-    /// What is known of this instance's isolation without looking.
-    pub axes: Axes,
+    /// `Some(false)` for what is known not to hold of this one, whatever was observed of others.
+    pub cleared: Axes,
     /// How trees are kept together; as the supervisor finds without it.
     pub tree: Option<TreeTracking>,
     /// The file with its plan of confinement.

@@ -22,6 +22,9 @@ use stead_types::{
     InstanceId, InstanceStatus, ListError, ProvisionError, ShutdownError,
 };
 
+/// All that the isolation rests on is the kernel and this build.
+const VERSION: &str = "";
+
 /// A provider of one kind. See the module's documentation.
 ///
 /// When it is dropped its links close, and each supervisor ends its instance because its owner is gone.
@@ -58,12 +61,11 @@ impl<K: Kind + Default> Hosted<K> {
 }
 
 impl<K: Kind> Hosted<K> {
-    #[cfg(feature = "attack-tests")]
-    pub(crate) fn of_kind(kind: K, state_dir: impl Into<std::path::PathBuf>) -> Self {
+    pub(crate) fn of_kind(kind: K, state_dir: Option<std::path::PathBuf>) -> Self {
         Self {
             kind,
             state: Mutex::default(),
-            state_dir: Some(state_dir.into()),
+            state_dir,
             places: Arc::default(),
         }
     }
@@ -131,7 +133,24 @@ impl<K: Kind> Provider for Hosted<K> {
     }
 
     fn observed_axes(&self) -> Axes {
-        K::AXES
+        match self.state() {
+            Ok(state) if K::AXES == Axes::UNKNOWN => state.observed(K::NAME, VERSION),
+            Ok(_) | Err(_) => K::AXES,
+        }
+    }
+
+    async fn keep_observed(&self, axes: Axes) {
+        if K::AXES == Axes::UNKNOWN
+            && let Err(error) = self
+                .state()
+                .and_then(|state| state.keep_observed(K::NAME, VERSION, axes))
+        {
+            tracing::warn!(provider = K::NAME, %error, "what was observed could not be kept");
+        }
+    }
+
+    fn check(&self, config: &ComputeConfig) -> Result<(), ProvisionError> {
+        self.kind.check(config)
     }
 
     async fn probe(&self) -> Availability {
@@ -157,7 +176,7 @@ impl<K: Kind> Provider for Hosted<K> {
         let state = self
             .state()
             .map_err(|error| failed(K::NAME, "its folder cannot be used", error))?;
-        let place = provision::provision(&self.kind, &state, config).await?;
+        let place = provision::provision(&self.kind, &state, config, self.observed_axes()).await?;
         let instance = place.instance.clone();
         self.places()
             .insert(instance.id.clone(), Entry::Running(Box::new(place)));

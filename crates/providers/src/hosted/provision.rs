@@ -15,7 +15,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
-use stead_types::{ComputeConfig, ComputeInstance, InstanceId, InstanceStatus, ProvisionError};
+use stead_types::{Axes, ComputeConfig, ComputeInstance, InstanceId, InstanceStatus, ProvisionError};
 use stead_wire::{Key, TreeTracking};
 use tokio::io::AsyncReadExt;
 use tokio::process::{Child, Command};
@@ -41,11 +41,13 @@ pub fn failed(provider: &str, what: &str, error: impl Into<io::Error>) -> Provis
     }
 }
 
-/// Brings up an instance. Dropping the future removes what was made: each guard undoes its own step.
+/// Brings up an instance. Dropping the future removes what was made: each guard undoes its own step. `observed` is
+/// what was seen of such instances.
 pub async fn provision<K: Kind>(
     kind: &K,
     state: &State,
     config: ComputeConfig,
+    observed: Axes,
 ) -> Result<Place, ProvisionError> {
     let failed = |what: &str, error| failed(K::NAME, what, error);
     let id = InstanceId::generate();
@@ -78,7 +80,7 @@ pub async fn provision<K: Kind>(
         return Err(place_error(K::NAME, &config, &workdir, problem));
     }
     let record = Record {
-        instance: describe::<K>(&id, &link, start, &config, child.pid()),
+        instance: describe::<K>(&id, &link, start, &config, child.pid(), observed),
         owner: ProcessIdentity::current().map_err(|error| failed("this process", error))?,
         detached: config.detached,
         supervisor: ProcessIdentity::of(child.pid()).ok(),
@@ -244,8 +246,8 @@ fn describe<K: Kind>(
     start: Start,
     config: &ComputeConfig,
     child: i32,
+    observed: Axes,
 ) -> ComputeInstance {
-    let axes = start.axes;
     let mut metadata = start.metadata;
     metadata.insert("workdir".to_owned(), start.workdir.display().to_string().into());
     metadata.insert("tree".to_owned(), tree_name(link.greeting().tree).into());
@@ -259,7 +261,7 @@ fn describe<K: Kind>(
         provider: K::NAME.to_owned(),
         status: InstanceStatus::Running,
         created_at: time::OffsetDateTime::now_utc(),
-        isolation: axes,
+        isolation: observed.weakened_by(start.cleared),
         metadata,
     }
 }

@@ -46,7 +46,7 @@ pub struct Native {
 impl NativeProvider {
     /// A provider whose plans are altered before they are carried out, so that an attack test can be seen to fail.
     pub fn with_altered_plans(state_dir: impl Into<PathBuf>, alter: fn(&mut Plan)) -> Self {
-        Self::of_kind(Native { alter: Some(alter) }, state_dir)
+        Self::of_kind(Native { alter: Some(alter) }, Some(state_dir.into()))
     }
 }
 
@@ -80,7 +80,7 @@ impl Kind for Native {
         let name = format!("stead-{}", folder.id());
         let groups = groups::plan(&config.resources, &hierarchies, &name)?;
         let grants = grants(config)?;
-        let axes = options::weakened(config, &grants)?;
+        let cleared = options::weakened(config, &grants)?;
         let policy = Policy {
             hostname: hostname(folder),
             stage: folder.path().join("root"),
@@ -106,7 +106,7 @@ impl Kind for Native {
         crate::supervisor::write_private(&file, &bytes).map_err(made)?;
         Ok(Start {
             workdir: config.workdir.clone().unwrap_or_else(|| WORKSPACE.into()),
-            axes,
+            cleared,
             tree: None,
             plan: Some(file),
             groups: plan.groups.iter().map(|group| group.path.clone()).collect(),

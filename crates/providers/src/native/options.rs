@@ -4,7 +4,7 @@ use super::NAME;
 use crate::grants::engine_sockets;
 use std::path::{Component, Path};
 use stead_confine::Grant;
-use stead_types::{Axes, ComputeConfig, InheritEnv, NetworkPolicy, ProvisionError};
+use stead_types::{Axes, Axis, ComputeConfig, InheritEnv, NetworkPolicy, ProvisionError};
 
 fn unsupported(key: &str, reason: &str) -> ProvisionError {
     ProvisionError::Unsupported {
@@ -109,6 +109,9 @@ pub fn weakened(config: &ComputeConfig, grants: &[Grant]) -> Result<Axes, Provis
     let consent = consent(config)?;
     let sockets = engine_sockets();
     let mut axes = Axes::UNKNOWN;
+    if config.network == Some(NetworkPolicy::Full) {
+        axes.set(Axis::NetworkRestricted, Some(false));
+    }
     for (mount, grant) in config.mounts.iter().zip(grants) {
         let Some(lost) = crate::grants::weakened(&mount.host, &grant.host, &sockets) else {
             continue;

@@ -36,6 +36,7 @@ fn facts() -> InstanceFacts {
         mounts: Vec::new(),
         engine_sockets: vec!["/run/docker.sock".into()],
         api: ApiVersion(1, 41),
+        takes_filter: true,
     }
 }
 
@@ -48,7 +49,18 @@ fn planned(config: &ComputeConfig, value: Value) -> Plan {
 }
 
 fn host(plan: &Plan) -> Value {
-    serde_json::to_value(&plan.body).unwrap()["HostConfig"].clone()
+    body(plan)["HostConfig"].clone()
+}
+
+/// The request, with a word for the long text of the filter.
+fn body(plan: &Plan) -> Value {
+    let mut body = serde_json::to_value(&plan.body).unwrap();
+    for option in body["HostConfig"]["SecurityOpt"].as_array_mut().unwrap() {
+        if *option == format!("seccomp={}", crate::docker::seccomp::profile()) {
+            *option = "OUR FILTER".into();
+        }
+    }
+    body
 }
 
 /// Code and key of the error.
@@ -95,7 +107,7 @@ fn the_default_is_closed() {
             "CapDrop": ["ALL"],
             "CapAdd": ["CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "SETGID", "SETUID"],
             "Privileged": false,
-            "SecurityOpt": ["no-new-privileges"],
+            "SecurityOpt": ["no-new-privileges", "OUR FILTER"],
             "NetworkMode": "default",
             "IpcMode": "private",
             "ReadonlyRootfs": false,
@@ -107,7 +119,7 @@ fn the_default_is_closed() {
             ],
         },
     });
-    assert_eq!(serde_json::to_value(&plan.body).unwrap(), expected);
+    assert_eq!(body(&plan), expected);
     assert_eq!(plan.name, format!("stead-{ID}"));
     assert_eq!(plan.command_user, None);
     assert_eq!(
