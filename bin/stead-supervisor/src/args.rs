@@ -4,7 +4,7 @@ use crate::probe::Targets;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
-use stead_process::TreeMode;
+use stead_process::{MemoryWatch, TreeMode};
 use stead_wire::TreeTracking;
 
 /// What to be.
@@ -47,6 +47,8 @@ pub struct Serve {
     pub remove_at_end: Option<PathBuf>,
     /// The file with the plan of confinement; none on the host itself and where an engine confines.
     pub plan: Option<PathBuf>,
+    /// The counter of what the kernel kills for lack of memory.
+    pub memory: MemoryWatch,
 }
 
 impl Serve {

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use stead_confine::enforce::{self, Maps};
 use stead_confine::{ControlGroup, Plan};
+use stead_process::MemoryWatch;
 use stead_sys::{Forked, SignalFd};
 
 /// What the two say to each other: a byte each.
@@ -57,6 +58,8 @@ pub fn enter(plan: &Path, options: &mut Serve) -> io::Result<()> {
             drop(outside);
             // What is outside is removed from there.
             options.remove_at_end = None;
+            // In the place no path leads to it.
+            options.memory = MemoryWatch::of(plan.groups.iter().map(|group| &group.path));
             confine(&plan, &inside)
         }
     }

@@ -16,7 +16,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use stead_process::user::{self, User};
-use stead_process::{Interest, Outbox, Part, Place, Poller, Token, TreeFactory};
+use stead_process::{Interest, MemoryWatch, Outbox, Part, Place, Poller, Token, TreeFactory};
 use stead_sys::SignalFd;
 use stead_wire::{ExitStatus, FromSupervisor, Key, LaunchStage, PlaceProblem, ToSupervisor};
 
@@ -36,8 +36,11 @@ pub fn serve(mut options: Serve) -> io::Result<()> {
     // What is named by a path of the host is opened before that path means something else.
     let key = read_key(&options)?;
     let listener = listen(&options)?;
-    if let Some(plan) = options.plan.take() {
-        confined::enter(&plan, &mut options)?;
+    match options.plan.take() {
+        Some(plan) => confined::enter(&plan, &mut options)?,
+        // Elsewhere than in a container nothing limits us as a whole.
+        None if rustix::process::getpid().is_init() => options.memory = MemoryWatch::of_container(),
+        None => {}
     }
     let by_a_process = options.stdin_connection;
     let mut server = Server::new(options, key, listener)?;
@@ -71,7 +74,7 @@ struct Server {
 }
 
 impl Server {
-    fn new(options: Serve, key: Key, listener: UnixListener) -> io::Result<Self> {
+    fn new(mut options: Serve, key: Key, listener: UnixListener) -> io::Result<Self> {
         // Nobody in the place may look into our memory: the key is in it.
         let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
         // Where we are PID 1 this is so already.
@@ -101,7 +104,8 @@ impl Server {
             Interest::Read,
         )?;
         let (place, user, problem) = prepare_place(&options);
-        let trees = TreeFactory::new(options.tree_mode(), &options.instance)?;
+        let trees = TreeFactory::new(options.tree_mode(), &options.instance)?
+            .watching(std::mem::take(&mut options.memory));
         let mut server = Self {
             key,
             poller,

@@ -11,6 +11,10 @@ pub fn result(result: &ExecResult, provider: &str, isolation: &Axes) -> Value {
     document.insert("exit_code".to_owned(), result.exit_code.into());
     document.insert("signal".to_owned(), result.signal.into());
     document.insert("timed_out".to_owned(), result.timed_out.into());
+    // Only where it says something: the other keys are those of every result.
+    if result.out_of_memory {
+        document.insert("out_of_memory".to_owned(), true.into());
+    }
     for (name, bytes, total, truncated) in [
         (
             "stdout",

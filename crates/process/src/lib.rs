@@ -17,6 +17,7 @@
 
 mod command;
 mod input;
+mod memory;
 mod output;
 mod poll;
 mod program;
@@ -25,5 +26,6 @@ mod tree;
 pub mod user;
 
 pub use command::{Command, LaunchFailed, Outbox, Place};
+pub use memory::MemoryWatch;
 pub use poll::{Interest, Part, Poller, Token};
 pub use tree::{TreeFactory, TreeMode, kill_adopted};

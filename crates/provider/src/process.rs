@@ -27,6 +27,8 @@ pub struct ProcessExit {
     /// As in [`stead_types::ExecResult`].
     pub timed_out: bool,
     /// As in [`stead_types::ExecResult`].
+    pub out_of_memory: bool,
+    /// As in [`stead_types::ExecResult`].
     pub duration: Duration,
     /// Bytes that the program wrote to standard output and standard error, also those over the limit.
     pub total_bytes: [u64; 2],
@@ -48,6 +50,7 @@ impl ProcessExit {
             exit_code: self.exit_code,
             signal: self.signal,
             timed_out: self.timed_out,
+            out_of_memory: self.out_of_memory,
             duration: self.duration,
             stdout_total_bytes,
             stderr_total_bytes,

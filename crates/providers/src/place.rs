@@ -280,6 +280,7 @@ impl Place {
             exit_code,
             signal,
             timed_out,
+            out_of_memory: exit.out_of_memory,
             duration,
             total_bytes,
         })
@@ -300,6 +301,7 @@ impl Place {
                     exit_code: Some(exec_code(errno)),
                     signal: None,
                     timed_out: false,
+                    out_of_memory: false,
                     duration: Duration::ZERO,
                     total_bytes: [0, 0],
                 });

@@ -7,6 +7,7 @@ mod launch;
 pub use launch::LaunchFailed;
 
 use crate::input::Input;
+use crate::memory::MemoryWatch;
 use crate::output::Output;
 use crate::poll::{Interest, Part, Poller, Token};
 use crate::program;
@@ -17,6 +18,7 @@ use launch::start_tree;
 use rustix::io::Errno;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 use stead_sys::{LaunchFailure, Stage};
 use stead_wire::{
@@ -60,6 +62,9 @@ pub struct Command {
     timeout: Option<Duration>,
     tree: Tree,
     tree_gone: bool,
+    memory: Rc<MemoryWatch>,
+    /// What was counted when it started.
+    kills_before: u64,
     outputs: [Output; 2],
     /// Interest that is registered for each output, so that it is only changed when it differs.
     listening: [bool; 2],
@@ -114,6 +119,8 @@ impl Command {
             timeout: spec.timeout_ms.map(Duration::from_millis),
             tree,
             tree_gone: false,
+            memory: trees.memory(),
+            kills_before: trees.memory().kills(),
             outputs: [
                 Output::new(Stream::Stdout, stdout, spec.output_limit),
                 Output::new(Stream::Stderr, stderr, spec.output_limit),

@@ -13,6 +13,7 @@ mod init;
 mod members;
 mod reaper;
 
+use crate::memory::MemoryWatch;
 use cgroup_v1::CgroupV1;
 use cgroup_v2::CgroupV2;
 use hierarchy::Hierarchy;
@@ -42,9 +43,21 @@ pub struct TreeFactory {
     parent: Option<PathBuf>,
     made: u64,
     household: Rc<Household>,
+    memory: Rc<MemoryWatch>,
 }
 
 impl TreeFactory {
+    /// Trees whose commands are told when this counter rises.
+    pub fn watching(mut self, memory: MemoryWatch) -> Self {
+        self.memory = Rc::new(memory);
+        self
+    }
+
+    /// The counter.
+    pub(crate) fn memory(&self) -> Rc<MemoryWatch> {
+        Rc::clone(&self.memory)
+    }
+
     /// Finds a way that works here, by making the instance's cgroup. `name` is unique on the host.
     pub fn new(mode: TreeMode, name: &str) -> io::Result<Self> {
         let wanted = |tracking| match mode {
@@ -63,6 +76,7 @@ impl TreeFactory {
                         parent: Some(parent),
                         made: 0,
                         household: Rc::default(),
+                        memory: Rc::default(),
                     });
                 }
                 Err(error) if mode != TreeMode::Auto => return Err(error),
@@ -74,6 +88,7 @@ impl TreeFactory {
             parent: None,
             made: 0,
             household: Rc::default(),
+            memory: Rc::default(),
         })
     }
 

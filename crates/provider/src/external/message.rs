@@ -75,6 +75,8 @@ pub(super) struct ExitEvent {
     #[serde(default)]
     pub(super) timed_out: bool,
     #[serde(default)]
+    pub(super) out_of_memory: bool,
+    #[serde(default)]
     pub(super) duration_ms: u64,
     #[serde(default)]
     pub(super) total_bytes: [u64; 2],
