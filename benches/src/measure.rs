@@ -40,6 +40,15 @@ where
     Ok((times(our_times), times(their_times)))
 }
 
+/// Takes one side alone.
+pub async fn alone<A, FA>(rounds: usize, mut ours: A) -> Result<Times>
+where
+    A: FnMut() -> FA,
+    FA: Future<Output = Result<()>>,
+{
+    Ok(in_turns(rounds, &mut ours, || async { Ok(()) }).await?.0)
+}
+
 fn times(mut all: Vec<Duration>) -> Times {
     all.sort();
     let at = |part: usize| all.get(all.len() * part / 100).copied().unwrap_or_default();

@@ -29,6 +29,8 @@ pub enum Measured {
         /// The highest ratio that is allowed.
         limit: f64,
     },
+    /// A time that is compared with nothing.
+    Time(Times),
     /// A size in bytes and the highest that is allowed.
     Size {
         /// Ours.
@@ -44,6 +46,10 @@ fn millis(time: Duration) -> String {
     format!("{:.3} ms", time.as_secs_f64() * 1000.0)
 }
 
+fn tail(times: &Times) -> String {
+    format!("{} (p99 {})", millis(times.p50), millis(times.p99))
+}
+
 fn cells(measured: &Measured) -> [String; 4] {
     match measured {
         Measured::Ratio { ours, theirs, limit } => {
@@ -53,7 +59,6 @@ fn cells(measured: &Measured) -> [String; 4] {
             } else {
                 format!("{ratio:.2}×")
             };
-            let tail = |times: &Times| format!("{} (p99 {})", millis(times.p50), millis(times.p99));
             [
                 tail(ours),
                 tail(theirs),
@@ -61,6 +66,7 @@ fn cells(measured: &Measured) -> [String; 4] {
                 if ratio <= *limit { "yes" } else { "NO" }.to_owned(),
             ]
         }
+        Measured::Time(times) => [tail(times), "-".to_owned(), "-".to_owned(), "-".to_owned()],
         Measured::Size { bytes, limit } => {
             let mib = format!("{:.2} MiB", *bytes as f64 / f64::from(1 << 20));
             [

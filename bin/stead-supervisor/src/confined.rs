@@ -6,7 +6,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{Pid, Signal, WaitOptions};
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -41,7 +41,10 @@ pub fn enter(plan: &Path, options: &mut Serve) -> io::Result<()> {
             return Err(error);
         }
     }
-    let forked = stead_sys::fork_into(enforce::fork_flags(&plan)).inspect_err(|_| remove(&plan.groups));
+    let entry = Entry::open(&plan.groups).inspect_err(|_| remove(&plan.groups))?;
+    let born_in = entry.born_in.as_ref().map(AsFd::as_fd);
+    let forked =
+        stead_sys::fork_into(enforce::fork_flags(&plan), born_in).inspect_err(|_| remove(&plan.groups));
     match forked.map_err(|error| step("make the namespaces of the place", &error))? {
         Forked::Parent { child } => {
             drop(inside);
@@ -56,6 +59,7 @@ pub fn enter(plan: &Path, options: &mut Serve) -> io::Result<()> {
         }
         Forked::Child => {
             drop(outside);
+            entry.enter()?;
             // What is outside is removed from there.
             options.remove_at_end = None;
             // In the place no path leads to it.
@@ -114,6 +118,49 @@ fn make(group: &ControlGroup) -> io::Result<()> {
     Ok(())
 }
 
+/// How the first process of the place comes into its cgroups before it does anything: the rest of the place is then
+/// born there.
+struct Entry {
+    /// The one of version 2.
+    born_in: Option<OwnedFd>,
+    /// Files of those of version 1 through which a thread moves itself. Unlike `cgroup.procs` they need no lock of
+    /// the whole system, which costs milliseconds.
+    tasks: Vec<fs::File>,
+}
+
+impl Entry {
+    fn open(groups: &[ControlGroup]) -> io::Result<Self> {
+        let mut entry = Self {
+            born_in: None,
+            tasks: Vec::new(),
+        };
+        for group in groups {
+            let tasks = group.path.join("tasks");
+            let named =
+                |error: io::Error| step(&format!("enter the cgroup {}", group.path.display()), &error);
+            if tasks.exists() {
+                entry
+                    .tasks
+                    .push(fs::File::options().write(true).open(tasks).map_err(named)?);
+            } else {
+                entry.born_in = Some(fs::File::open(&group.path).map_err(named)?.into());
+            }
+        }
+        Ok(entry)
+    }
+
+    /// In the new process.
+    fn enter(&self) -> io::Result<()> {
+        for mut tasks in &self.tasks {
+            // The writer itself.
+            tasks
+                .write_all(b"0")
+                .map_err(|error| step("enter a cgroup of the place", &error))?;
+        }
+        Ok(())
+    }
+}
+
 /// Nothing runs in them any more; the kernel may need a moment to see it.
 fn remove(groups: &[ControlGroup]) {
     let until = Instant::now() + BUSY;
@@ -140,12 +187,7 @@ impl Outside {
             Ok(None) | Err(_) => return 1,
         };
         std::mem::forget(self.socket);
-        let helped = self
-            .groups
-            .iter()
-            .try_for_each(|group| fs::write(group.path.join("cgroup.procs"), self.child.to_string()));
-        let helped = helped.and_then(|()| help(&socket, self.child, maps));
-        if let Err(error) = helped {
+        if let Err(error) = help(&socket, self.child, maps) {
             eprintln!("stead-supervisor: {error}");
             signal(self.child, Signal::KILL);
         }

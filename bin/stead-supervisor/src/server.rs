@@ -399,6 +399,7 @@ impl Server {
         self.host.send(&FromSupervisor::Bye, &[]);
         // A moment for the last frames: the host waits for them.
         let until = Instant::now() + Duration::from_secs(1);
+        self.flush_host();
         while self
             .host
             .0
@@ -410,9 +411,14 @@ impl Server {
             let _ = self.poller.wait(Some(Duration::from_millis(20)), &mut ready);
             self.flush_host();
         }
-        self.flush_host();
         let _ = fs::remove_file(&self.options.socket);
-        if let Some(path) = &self.options.remove_at_end {
+        // What withstood is for `prune`, which knows it by the folder.
+        if let Some(path) = self
+            .options
+            .remove_at_end
+            .as_ref()
+            .filter(|_| self.commands.all_gone())
+        {
             removal::remove(path);
         }
     }

@@ -12,8 +12,8 @@ pub fn result(result: &ExecResult, provider: &str, isolation: &Axes) -> Value {
     document.insert("signal".to_owned(), result.signal.into());
     document.insert("timed_out".to_owned(), result.timed_out.into());
     // Only where it says something: the other keys are those of every result.
-    if result.out_of_memory {
-        document.insert("out_of_memory".to_owned(), true.into());
+    if result.oom_killed {
+        document.insert("oom_killed".to_owned(), true.into());
     }
     for (name, bytes, total, truncated) in [
         (

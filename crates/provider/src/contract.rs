@@ -186,7 +186,7 @@ impl Collected {
             exit_code: exit.exit_code,
             signal: exit.signal,
             timed_out: exit.timed_out,
-            out_of_memory: exit.out_of_memory,
+            oom_killed: exit.oom_killed,
             duration: exit.duration,
         }
     }

@@ -27,7 +27,7 @@ pub struct ProcessExit {
     /// As in [`stead_types::ExecResult`].
     pub timed_out: bool,
     /// As in [`stead_types::ExecResult`].
-    pub out_of_memory: bool,
+    pub oom_killed: bool,
     /// As in [`stead_types::ExecResult`].
     pub duration: Duration,
     /// Bytes that the program wrote to standard output and standard error, also those over the limit.
@@ -50,7 +50,7 @@ impl ProcessExit {
             exit_code: self.exit_code,
             signal: self.signal,
             timed_out: self.timed_out,
-            out_of_memory: self.out_of_memory,
+            oom_killed: self.oom_killed,
             duration: self.duration,
             stdout_total_bytes,
             stderr_total_bytes,

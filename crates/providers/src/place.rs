@@ -280,7 +280,7 @@ impl Place {
             exit_code,
             signal,
             timed_out,
-            out_of_memory: exit.out_of_memory,
+            oom_killed: exit.oom_killed,
             duration,
             total_bytes,
         })
@@ -301,7 +301,7 @@ impl Place {
                     exit_code: Some(exec_code(errno)),
                     signal: None,
                     timed_out: false,
-                    out_of_memory: false,
+                    oom_killed: false,
                     duration: Duration::ZERO,
                     total_bytes: [0, 0],
                 });

@@ -21,6 +21,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use stead_types::{ComputeInstance, InstanceId};
 use stead_wire::Key;
 
@@ -60,11 +61,14 @@ impl ProcessIdentity {
     }
 }
 
-/// Identifies the running boot.
+/// Identifies the running boot, which no process outlives.
 pub fn boot_id() -> io::Result<String> {
-    Ok(fs::read_to_string("/proc/sys/kernel/random/boot_id")?
-        .trim()
-        .to_owned())
+    static READ: OnceLock<String> = OnceLock::new();
+    if let Some(known) = READ.get() {
+        return Ok(known.clone());
+    }
+    let id = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
+    Ok(READ.get_or_init(|| id.trim().to_owned()).clone())
 }
 
 /// Start of a process that is no zombie.

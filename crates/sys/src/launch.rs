@@ -41,8 +41,8 @@ pub struct Launch<'a> {
     pub terminal: bool,
     /// Directory of a cgroup of version 2 to be born in.
     pub cgroup: Option<BorrowedFd<'a>>,
-    /// `cgroup.procs` of a cgroup of version 1 to enter before anything else.
-    pub cgroup_v1_procs: Option<BorrowedFd<'a>>,
+    /// `tasks` of a cgroup of version 1 to enter before anything else.
+    pub cgroup_v1_tasks: Option<BorrowedFd<'a>>,
 }
 
 /// Which step of the child failed.
@@ -163,7 +163,7 @@ impl ChildView<'_> {
     }
 
     fn enter_cgroup_v1(&self) -> Result<(), i32> {
-        let Some(procs) = self.launch.cgroup_v1_procs else {
+        let Some(procs) = self.launch.cgroup_v1_tasks else {
             return Ok(());
         };
         // SAFETY: an open descriptor and a buffer of one byte; "0" means the writer itself.
@@ -274,7 +274,7 @@ mod tests {
             stdio: [null.as_fd(); 3],
             terminal: false,
             cgroup: None,
-            cgroup_v1_procs: None,
+            cgroup_v1_tasks: None,
         })
         .unwrap();
         let mut status = 0;

@@ -4,6 +4,7 @@
 #![cfg(target_os = "linux")]
 
 mod attempts;
+mod filter;
 mod launch;
 mod namespaces;
 mod signals;
@@ -11,6 +12,7 @@ mod solo;
 mod vfork;
 
 pub use attempts::{DangerousCall, attempt_ptrace, attempt_socket};
+pub use filter::{FilterInstruction, filter_system_calls};
 pub use launch::{Identity, Launch, LaunchFailure, Launched, Stage, launch};
 pub use namespaces::{
     MountAttributes, bring_up_loopback, enter_cgroup_namespace, enter_user_namespace, fork_into,

@@ -5,8 +5,9 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 /// Forks into new namespaces: `flags` are `CLONE_NEW…`. As [`crate::fork_single_threaded`], for a process with one
-/// thread; with a new PID namespace the child is its first process.
-pub fn fork_into(flags: i32) -> io::Result<Forked> {
+/// thread; with a new PID namespace the child is its first process. With a cgroup of version 2, given by its
+/// directory, the child is born in it: moving it later takes a lock of the whole system and costs milliseconds.
+pub fn fork_into(flags: i32, cgroup: Option<BorrowedFd<'_>>) -> io::Result<Forked> {
     const ALLOWED: i32 = libc::CLONE_NEWNS
         | libc::CLONE_NEWUSER
         | libc::CLONE_NEWPID
@@ -15,10 +16,36 @@ pub fn fork_into(flags: i32) -> io::Result<Forked> {
         | libc::CLONE_NEWNET
         | libc::CLONE_NEWCGROUP;
     crate::solo::ensure_one_thread()?;
-    let flags = (flags & ALLOWED) | libc::SIGCHLD;
-    // SAFETY: without CLONE_VM the child has a copy of our memory and goes on from here, as with fork; no pointer
-    // is passed. There is one thread, so no lock is held by another.
-    match unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) } {
+    let flags = flags & ALLOWED;
+    let result = match cgroup {
+        // SAFETY: without CLONE_VM the child has a copy of our memory and goes on from here, as with fork; no pointer
+        // is passed. There is one thread, so no lock is held by another.
+        None => unsafe { libc::syscall(libc::SYS_clone, flags | libc::SIGCHLD, 0, 0, 0, 0) },
+        Some(cgroup) => {
+            let arguments = libc::clone_args {
+                flags: u64::try_from(flags).map_err(io::Error::other)? | crate::vfork::CLONE_INTO_CGROUP,
+                pidfd: 0,
+                child_tid: 0,
+                parent_tid: 0,
+                exit_signal: libc::SIGCHLD as u64,
+                stack: 0,
+                stack_size: 0,
+                tls: 0,
+                set_tid: 0,
+                set_tid_size: 0,
+                cgroup: u64::try_from(cgroup.as_raw_fd()).map_err(io::Error::other)?,
+            };
+            // SAFETY: as above; the structure is complete and as long as stated, and names no stack.
+            unsafe {
+                libc::syscall(
+                    libc::SYS_clone3,
+                    &raw const arguments,
+                    size_of::<libc::clone_args>(),
+                )
+            }
+        }
+    };
+    match result {
         -1 => Err(io::Error::last_os_error()),
         0 => Ok(Forked::Child),
         child => Ok(Forked::Parent {

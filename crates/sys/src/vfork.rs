@@ -7,7 +7,7 @@ use std::ffi::c_long;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
+pub(crate) const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 
 /// Bytes of the child's stack. It runs a few small functions that allocate nothing.
 const STACK: usize = 64 * 1024;

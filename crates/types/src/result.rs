@@ -26,7 +26,7 @@ pub struct ExecResult {
     pub timed_out: bool,
     /// Whether a process of the place was killed while the command ran, because the place's memory limit was
     /// reached. False also where that cannot be seen.
-    pub out_of_memory: bool,
+    pub oom_killed: bool,
     /// From the program's start to its end.
     pub duration: Duration,
     /// All bytes that the program wrote to standard output.

@@ -445,7 +445,7 @@ pub struct Exit {
     pub tree_gone: bool,
     /// Whether the kernel killed a process of the place for lack of memory while the command ran: the place's memory
     /// is limited as a whole, so that with several commands each of them is told.
-    pub out_of_memory: bool,
+    pub oom_killed: bool,
 }
 
 /// What the supervisor knows of a command at the moment of a [`FromSupervisor::Welcome`].

@@ -95,7 +95,7 @@ fn from_supervisor() -> Vec<FromSupervisor> {
         stopped,
         duration_us: 1000,
         tree_gone: true,
-        out_of_memory: true,
+        oom_killed: true,
     };
     let entry = FileEntry {
         name: b"n".to_vec(),

@@ -110,7 +110,7 @@ fn finish(
         output::print(output::result(&result, provider, &instance.isolation)).map_err(unprintable)?;
     } else if exit.timed_out {
         eprintln!("stead: the command was ended because its time was over");
-    } else if exit.out_of_memory {
+    } else if exit.oom_killed {
         eprintln!("stead: a process was killed because the memory limit of the place was reached");
     }
     Ok(code)

@@ -11,6 +11,7 @@
 //! ```
 //! Any step that fails ends the child, and nothing has run in the place.
 
+mod bpf;
 mod capabilities;
 mod ids;
 mod landlock;
@@ -19,7 +20,6 @@ mod stage;
 mod system_calls;
 
 pub use ids::{Maps, write_maps};
-pub use system_calls::filters;
 
 use crate::plan::{Namespace, Plan, ResourceLimit, UserNamespace};
 use rustix::process::{Resource, Rlimit, setrlimit};

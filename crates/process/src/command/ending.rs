@@ -174,7 +174,7 @@ impl Command {
             stopped,
             duration_us,
             tree_gone: self.tree_gone,
-            out_of_memory: self.memory.kills() > self.kills_before,
+            oom_killed: self.memory.kills() > self.kills_before,
         });
     }
 

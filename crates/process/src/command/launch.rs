@@ -64,7 +64,7 @@ pub(super) fn start_tree(
         stdio: [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()],
         terminal,
         cgroup: None,
-        cgroup_v1_procs: None,
+        cgroup_v1_tasks: None,
     };
     tree.launch(launch).map_err(|error| LaunchFailed::setup(&error))?;
     Ok(tree)

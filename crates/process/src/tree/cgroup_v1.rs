@@ -27,9 +27,10 @@ impl CgroupV1 {
     }
 
     pub fn launch(&mut self, launch: Launch<'_>) -> io::Result<()> {
-        let procs = File::options().write(true).open(self.path.join("cgroup.procs"))?;
+        // `tasks` and not `cgroup.procs`: a thread that moves itself needs no lock of the whole system.
+        let tasks = File::options().write(true).open(self.path.join("tasks"))?;
         self.leader.launch(&Launch {
-            cgroup_v1_procs: Some(procs.as_fd()),
+            cgroup_v1_tasks: Some(tasks.as_fd()),
             ..launch
         })
     }

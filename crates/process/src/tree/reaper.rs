@@ -101,9 +101,9 @@ impl Reaper {
     pub fn news(&mut self) -> Option<LeaderNews> {
         let mut bytes: Message = [0; 6];
         let socket = self.socket.as_ref()?;
-        match rustix::io::read(socket, &mut bytes) {
+        match receive(socket, &mut bytes) {
             Ok(6) => {}
-            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return None,
+            Err(rustix::io::Errno::AGAIN) => return None,
             // The reaper has ended: that it was waited for says the rest.
             _ => {
                 self.socket = None;
@@ -165,6 +165,30 @@ impl Reaper {
     }
 }
 
+/// Reads one message. That the other side ended with something unread is said first, and once: what it had said
+/// before comes after it.
+fn receive(socket: &OwnedFd, bytes: &mut Message) -> rustix::io::Result<usize> {
+    loop {
+        match rustix::io::read(socket, &mut *bytes) {
+            Err(rustix::io::Errno::INTR | rustix::io::Errno::CONNRESET) => {}
+            result => return result,
+        }
+    }
+}
+
+/// Says it for certain: what the kernel has no room for now is tried again. Nobody to hear it ends that.
+fn report(socket: &OwnedFd, message: Message) {
+    while let Err(
+        rustix::io::Errno::AGAIN
+        | rustix::io::Errno::INTR
+        | rustix::io::Errno::NOBUFS
+        | rustix::io::Errno::NOMEM,
+    ) = rustix::io::write(socket, &message)
+    {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+}
+
 fn stage(number: u8) -> Stage {
     [Stage::Identity, Stage::Cwd, Stage::Exec]
         .into_iter()
@@ -179,9 +203,18 @@ fn watch(launch: Launch<'_>, socket: &OwnedFd) -> io::Result<()> {
     let Ok([socket, stdin, stdout, stderr]) = <[OwnedFd; 4]>::try_from(kept) else {
         return Ok(());
     };
-    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     // The supervisor blocks all signals, and so do we: only SIGCHLD is looked at.
-    let signals = SignalFd::new(&[Signal::CHILD.as_raw()])?;
+    let signals = rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
+        .map_err(io::Error::from)
+        .and_then(|()| SignalFd::new(&[Signal::CHILD.as_raw()]));
+    let signals = match signals {
+        Ok(signals) => signals,
+        Err(error) => {
+            let errno = error.raw_os_error().unwrap_or(0);
+            report(&socket, message(FAILED, Stage::Setup as u8, errno));
+            return Ok(());
+        }
+    };
     let leader = {
         let stdio = [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
         start(&Launch { stdio, ..launch }, &socket)
@@ -202,7 +235,7 @@ fn watch(launch: Launch<'_>, socket: &OwnedFd) -> io::Result<()> {
 /// Starts the leader and waits until it has executed its program.
 fn start(launch: &Launch<'_>, socket: &OwnedFd) -> Option<i32> {
     let failure = |stage: Stage, errno: i32| {
-        let _ = rustix::io::write(socket, &message(FAILED, stage as u8, errno));
+        report(socket, message(FAILED, stage as u8, errno));
         None
     };
     let launched = match stead_sys::launch(launch) {
@@ -212,7 +245,7 @@ fn start(launch: &Launch<'_>, socket: &OwnedFd) -> Option<i32> {
     match launched.failure {
         Some(failed) => failure(failed.stage, failed.errno),
         None => {
-            let _ = rustix::io::write(socket, &message(STARTED, 0, launched.pid));
+            report(socket, message(STARTED, 0, launched.pid));
             Some(launched.pid)
         }
     }
@@ -251,7 +284,7 @@ impl Watch {
             match rustix::process::wait(WaitOptions::NOHANG) {
                 Ok(Some((pid, status))) => self.ended(pid.as_raw_nonzero().get(), status),
                 Ok(None) => return true,
-                Err(rustix::io::Errno::INTR) => {}
+                Err(rustix::io::Errno::INTR | rustix::io::Errno::CONNRESET) => {}
                 Err(_) => return false,
             }
         }
@@ -261,22 +294,22 @@ impl Watch {
         if self.leader != Some(pid) {
             return;
         }
-        let report = match (status.exit_status(), status.terminating_signal()) {
+        let end = match (status.exit_status(), status.terminating_signal()) {
             (Some(code), _) => message(EXITED, 0, code),
             (None, Some(signal)) => message(if dumped(status) { DUMPED } else { KILLED }, 0, signal),
             // Stopped or continued: not the end.
             (None, None) => return,
         };
         self.leader = None;
-        let _ = rustix::io::write(&self.socket, &report);
+        report(&self.socket, end);
     }
 
     fn serve(&mut self) {
         let mut bytes: Message = [0; 6];
         loop {
-            match rustix::io::read(&self.socket, &mut bytes) {
+            match receive(&self.socket, &mut bytes) {
                 Ok(6) => self.obey(bytes[0], number(&bytes)),
-                Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return,
+                Err(rustix::io::Errno::AGAIN) => return,
                 // The supervisor is gone.
                 _ => {
                     self.killing = true;
@@ -311,4 +344,31 @@ impl Watch {
 /// Bit of the wait status that says that a core was dumped.
 fn dumped(status: WaitStatus) -> bool {
     status.as_raw() & 0x80 != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_said_before_the_end_is_heard_although_something_was_left_unread() {
+        let (ours, theirs) = socketpair(
+            AddressFamily::UNIX,
+            SocketType::SEQPACKET,
+            SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
+            None,
+        )
+        .unwrap();
+        report(&theirs, message(STARTED, 0, 7));
+        report(&theirs, message(EXITED, 0, 0));
+        // The end and the order to kill pass each other.
+        report(&ours, message(Request::Kill as u8, 0, 0));
+        drop(theirs);
+        let mut bytes: Message = [0; 6];
+        let mut heard = Vec::new();
+        while receive(&ours, &mut bytes) == Ok(6) {
+            heard.push(bytes[0]);
+        }
+        assert_eq!(heard, [STARTED, EXITED]);
+    }
 }

@@ -75,7 +75,7 @@ pub(super) struct ExitEvent {
     #[serde(default)]
     pub(super) timed_out: bool,
     #[serde(default)]
-    pub(super) out_of_memory: bool,
+    pub(super) oom_killed: bool,
     #[serde(default)]
     pub(super) duration_ms: u64,
     #[serde(default)]

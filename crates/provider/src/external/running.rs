@@ -156,7 +156,7 @@ impl Running {
             exit_code: exit.exit_code,
             signal: exit.signal.filter(|_| !exit.timed_out),
             timed_out: exit.timed_out,
-            out_of_memory: exit.out_of_memory,
+            oom_killed: exit.oom_killed,
             duration: Duration::from_millis(exit.duration_ms),
             total_bytes: exit.total_bytes,
         })

@@ -197,7 +197,7 @@ fn start(id: &InstanceId, command: CommandLine, config: ComputeConfig) -> Result
             exit_code,
             signal,
             timed_out,
-            out_of_memory: false,
+            oom_killed: false,
             duration: started.elapsed(),
             total_bytes,
         }));
@@ -240,7 +240,7 @@ fn not_executed(program: &std::ffi::OsStr, error: std::io::Error) -> Process {
         exit_code: Some(code),
         signal: None,
         timed_out: false,
-        out_of_memory: false,
+        oom_killed: false,
         duration,
         total_bytes,
     };

@@ -2,6 +2,7 @@
 
 use crate::link::Link;
 use crate::state::{InstanceFolder, ProcessIdentity, State};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::fs;
 use std::io;
@@ -32,13 +33,18 @@ pub async fn remove(folder: &InstanceFolder, link: Option<&Link>) -> io::Result<
         }
     }
     if let Some(supervisor) = &supervisor {
-        wait_until(|| !supervisor.is_alive()).await.or_else(|_| {
+        ended(supervisor).await.or_else(|_| {
             signal(supervisor, Signal::KILL);
             Ok::<_, io::Error>(())
         })?;
-        wait_until(|| !supervisor.is_alive()).await?;
+        ended(supervisor).await?;
     }
-    sweep(&cgroups, &folder.id()).await?;
+    // A supervisor takes its folder away as its last deed, when it has seen all its trees end. One that did so leaves
+    // nothing to look for, which would cost more the more processes the host has.
+    let in_order = supervisor.is_some() && !folder.path().exists();
+    if !in_order || cgroups.iter().any(|cgroup| cgroup.exists()) {
+        sweep(&cgroups, &folder.id()).await?;
+    }
     folder.remove()
 }
 
@@ -78,6 +84,22 @@ fn signal(process: &ProcessIdentity, signal: Signal) {
     if process.is_alive() {
         let _ = pidfd_send_signal(&pinned, signal);
     }
+}
+
+/// Waits for the end of a process.
+async fn ended(process: &ProcessIdentity) -> io::Result<()> {
+    let pinned = Pid::from_raw(process.pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+    // Pinned first, then compared: the number may have been given to another.
+    if let Some(pinned) = pinned
+        && process.is_alive()
+    {
+        // The descriptor becomes readable when the process ends. On a thread: the runtime takes no descriptor of this
+        // kind without unsafe code.
+        let limit = Timespec::try_from(PATIENCE).ok();
+        let wait = move || poll(&mut [PollFd::new(&pinned, PollFlags::IN)], limit.as_ref());
+        let _ = tokio::task::spawn_blocking(wait).await;
+    }
+    wait_until(|| !process.is_alive()).await
 }
 
 async fn wait_until(done: impl Fn() -> bool) -> io::Result<()> {
