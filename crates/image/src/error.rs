@@ -116,7 +116,7 @@ pub enum PullError {
         url: String,
     },
     /// The registry or the engine could not be reached, or failed.
-    #[error("{place} failed at {what}")]
+    #[error("{place} did not give {what}")]
     Unreachable {
         /// The registry or engine.
         place: String,
