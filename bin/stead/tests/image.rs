@@ -212,3 +212,80 @@ fn a_signal_ends_a_pull_that_waits_for_its_registry() {
         drop(asked);
     }
 }
+
+/// Ends with the test.
+struct Registry(std::process::Child);
+
+impl Drop for Registry {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A registry of this machine that speaks TLS, with a certificate that nobody knows; its data is in `dir`.
+fn tls_registry(test: &str, dir: &Path) -> Option<(Registry, String)> {
+    let make = "set -e; key='-newkey rsa:2048 -nodes'; echo subjectAltName=DNS:localhost > names
+        openssl req -x509 $key -subj /CN=nobody -keyout ca.key -out ca.pem
+        openssl req $key -subj /CN=localhost -keyout key.pem -out request
+        openssl x509 -req -in request -CA ca.pem -CAkey ca.key -CAcreateserial -extfile names -out cert.pem";
+    let made = Command::new("sh")
+        .args(["-c", make])
+        .current_dir(dir)
+        .output()
+        .unwrap();
+    if !made.status.success() {
+        stead_testkit::skip(test, "openssl is missing");
+        return None;
+    }
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    drop(listener);
+    let at = dir.display();
+    let config = format!(
+        "version: 0.1\nstorage:\n  filesystem:\n    rootdirectory: {at}/registry\nhttp:\n  addr: 127.0.0.1:{port}\n  \
+         tls:\n    certificate: {at}/cert.pem\n    key: {at}/key.pem\n"
+    );
+    std::fs::write(dir.join("config.yml"), config).unwrap();
+    let mut command = Command::new("docker-registry");
+    command
+        .arg("serve")
+        .arg(dir.join("config.yml"))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    let Ok(process) = command.spawn() else {
+        stead_testkit::skip(test, "docker-registry is missing");
+        return None;
+    };
+    let mut registry = Registry(process);
+    while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
+        assert!(registry.0.try_wait().unwrap().is_none(), "the registry has ended");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    Some((registry, format!("localhost:{port}/a")))
+}
+
+#[test]
+fn a_registry_with_tls_is_believed_with_a_certificate_that_this_machine_trusts() {
+    let dir = folder();
+    let Some((_registry, reference)) = tls_registry("a_registry_with_tls", dir.path()) else {
+        return;
+    };
+    let pull = |trusted: &str| {
+        let mut command = command(dir.path());
+        command
+            .args(["pull", &reference, "--json"])
+            .env("SSL_CERT_FILE", dir.path().join(trusted));
+        let document: Value = serde_json::from_slice(&command.output().unwrap().stdout).unwrap();
+        document["error"].clone()
+    };
+    // It has nothing, and whoever is told so has spoken to it.
+    let answered = pull("ca.pem");
+    assert_eq!(answered["code"], "image_not_found", "{answered}");
+    let stranger = pull("none.pem");
+    assert_eq!(stranger["code"], "image_unreachable", "{stranger}");
+    assert!(
+        stranger["message"].as_str().unwrap().contains("certificate"),
+        "{stranger}"
+    );
+}

@@ -12,7 +12,7 @@ struct Package {
     purpose: &'static str,
 }
 
-const PACKAGES: [Package; 3] = [
+const PACKAGES: [Package; 4] = [
     Package {
         name: "docker.io",
         program: "dockerd",
@@ -27,6 +27,11 @@ const PACKAGES: [Package; 3] = [
         name: "docker-registry",
         program: "docker-registry",
         purpose: "the tests that pull images",
+    },
+    Package {
+        name: "openssl",
+        program: "openssl",
+        purpose: "the certificate of a registry that a test makes",
     },
 ];
 

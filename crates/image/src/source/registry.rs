@@ -12,6 +12,7 @@ use crate::reference::RegistryName;
 use base64::Engine;
 use serde::Deserialize;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use ureq::Body;
 use ureq::http::Response;
 
@@ -32,6 +33,9 @@ pub(crate) struct Credentials {
 pub(crate) struct Registry {
     client: Client,
     base: Address,
+    /// Whether TLS is spoken; a registry of this machine may turn out to.
+    is_tls: AtomicBool,
+    may_turn_to_tls: bool,
     name: RegistryName,
     credentials: Option<Credentials>,
     /// The value of `Authorization` that was accepted last.
@@ -66,7 +70,8 @@ struct OneError {
 }
 
 impl Registry {
-    /// This machine's registries speak plain HTTP, and others TLS unless plain HTTP is allowed.
+    /// Others speak TLS unless plain HTTP is allowed; one of this machine is asked in plain HTTP first, and says so
+    /// if it wants TLS.
     pub fn new(
         name: RegistryName,
         credentials: Option<Credentials>,
@@ -87,6 +92,8 @@ impl Registry {
         let client = Client::new(patience, plain_http, is_local);
         Self {
             client,
+            is_tls: AtomicBool::new(base.is_tls),
+            may_turn_to_tls: is_local && !plain_http,
             base,
             name,
             credentials,
@@ -98,6 +105,7 @@ impl Registry {
     fn get(&self, request: &Request<'_>) -> Result<Response<Body>, PullError> {
         let mut address = Address {
             path: format!("{}{}", self.base.path, request.path),
+            is_tls: self.is_tls.load(Ordering::Relaxed),
             ..self.base.clone()
         };
         let mut has_logged_in = false;
@@ -105,6 +113,7 @@ impl Registry {
             let response = self.send(&address, request)?;
             match response.status().as_u16() {
                 200 | 206 | 416 => return Ok(response),
+                400 if self.turns_to_tls(&address) => address.is_tls = true,
                 401 if !has_logged_in && self.is_ours(&address) => {
                     has_logged_in = true;
                     self.log_in(&response, request.what)?;
@@ -146,7 +155,12 @@ impl Registry {
     }
 
     fn is_ours(&self, address: &Address) -> bool {
-        (address.is_tls, &address.authority) == (self.base.is_tls, &self.base.authority)
+        (address.is_tls, &address.authority) == (self.is_tls.load(Ordering::Relaxed), &self.base.authority)
+    }
+
+    /// What servers answer to plain HTTP where they want TLS.
+    fn turns_to_tls(&self, address: &Address) -> bool {
+        self.may_turn_to_tls && self.is_ours(address) && !self.is_tls.swap(true, Ordering::Relaxed)
     }
 
     fn next(&self, from: &Address, response: &Response<Body>, what: &str) -> Result<Address, PullError> {
@@ -190,7 +204,7 @@ impl Registry {
         let bad = |reason: &str| self.denied(what, reason);
         let mut address =
             Address::parse(realm, None).ok_or_else(|| bad("the place of its tokens is no address"))?;
-        if self.base.is_tls && !address.is_tls {
+        if self.is_tls.load(Ordering::Relaxed) && !address.is_tls {
             return Err(PullError::PlainHttp { url: address.shown() });
         }
         let scope = scope.unwrap_or_else(|| format!("repository:{}:pull", self.name.repository));

@@ -85,7 +85,7 @@ impl Tree {
         if let Some((path, folder)) = &self.recent
             && path.iter().map(Vec::as_slice).eq(parts.iter().copied())
         {
-            return Ok(folder.try_clone().map_err(|error| errno(&error))?);
+            return folder.try_clone().map_err(|error| errno(&error));
         }
         let mut at = self.root.try_clone().map_err(|error| errno(&error))?;
         for part in parts {

@@ -1,12 +1,5 @@
 //! What the tests of images share: archives with any entries, images of them, and servers of those.
 
-// Each test file uses its part.
-#![expect(
-    clippy::allow_attributes,
-    reason = "whether something is dead depends on the file that has this module"
-)]
-#![allow(dead_code, reason = "each test file uses its part")]
-
 pub mod image;
 pub mod registry;
 pub mod server;

@@ -1,15 +1,12 @@
 //! The store: what it keeps, what it removes, and several processes at once.
-#![expect(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
-mod support;
-
+use crate::support::image::Fixture;
+use crate::support::{Tar, listing};
 use std::ops::ControlFlow;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use stead_image::{Digest, Platform, PullOptions, Reference, Store, StoreError, data_folder};
 use stead_types::error::Code;
-use support::image::Fixture;
-use support::{Tar, listing};
 
 fn options() -> PullOptions {
     PullOptions {

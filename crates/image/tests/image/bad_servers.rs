@@ -1,8 +1,8 @@
 //! Registries that are broken or hostile.
-#![expect(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
-mod support;
-
+use crate::support::image::Fixture;
+use crate::support::listing;
+use crate::support::server::{Reply, Request, Server};
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -10,9 +10,6 @@ use std::time::Duration;
 use stead_image::{Digest, Limits, Login, Patience, PullError, PullEvent, PullOptions, Reference, Store};
 use stead_types::error::Code;
 use stead_types::secret::SecretSource;
-use support::image::Fixture;
-use support::listing;
-use support::server::{Reply, Request, Server};
 use tempfile::TempDir;
 
 struct Secret;
@@ -374,7 +371,7 @@ fn an_index_in_an_index_in_an_index_ends() {
     let mut inner = Fixture::new().blob(&Fixture::new().manifest).to_vec();
     let mut blobs = std::collections::BTreeMap::new();
     for _ in 0..6 {
-        let mut one = support::image::descriptor(support::image::OCI_INDEX, &inner);
+        let mut one = crate::support::image::descriptor(crate::support::image::OCI_INDEX, &inner);
         one["platform"] = serde_json::json!({"os": "linux", "architecture": "amd64"});
         blobs.insert(Digest::of(&inner).to_string(), inner);
         inner = serde_json::json!({"schemaVersion": 2, "manifests": [one]})

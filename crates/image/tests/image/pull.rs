@@ -1,8 +1,8 @@
 //! Pulling from a real registry, a folder, an archive and an engine.
-#![expect(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
-mod support;
-
+use crate::support::image::Fixture;
+use crate::support::registry::{PASSWORD, Registry};
+use crate::support::{gzip, listing};
 use serde_json::json;
 use std::ops::ControlFlow;
 use std::process::Command;
@@ -10,9 +10,6 @@ use std::sync::{Arc, Mutex};
 use stead_image::{Image, ImageRecord, Login, Platform, PullError, PullEvent, PullOptions, Reference, Store};
 use stead_types::error::Code;
 use stead_types::secret::SecretSource;
-use support::image::Fixture;
-use support::registry::{PASSWORD, Registry};
-use support::{gzip, listing};
 
 /// For this machine whatever it is: the fixture says amd64.
 fn options() -> PullOptions {
@@ -176,7 +173,7 @@ fn of_an_index_the_platform_is_taken_and_none_in_its_place() {
         Fixture::of(
             "linux",
             "arm64",
-            vec![support::Tar::new().file("arm", b"1").end()],
+            vec![crate::support::Tar::new().file("arm", b"1").end()],
         ),
     );
     registry.push_index("a", "all", &[(&arm, "linux/arm64"), (&amd, "linux/amd64")]);
@@ -287,7 +284,7 @@ fn a_layout_is_read_and_every_byte_of_it_is_verified() {
 #[test]
 fn a_layer_with_another_diff_id_is_refused() {
     let dir = tempfile::tempdir().unwrap();
-    let layer = support::Tar::new().file("a", b"1").end();
+    let layer = crate::support::Tar::new().file("a", b"1").end();
     let of = |id: String, name: &str| {
         let config = json!({"os": "linux", "architecture": "amd64", "rootfs": {"diff_ids": [id]}});
         Fixture::with_config(&config, vec![layer.clone()]).write_layout(&dir.path().join(name), "1");
@@ -310,7 +307,7 @@ fn an_archive_is_read_compressed_or_not() {
     for (name, bytes) in [
         ("plain.tar", whole.clone()),
         ("small.tar.gz", gzip(&whole)),
-        ("small.tar.zst", support::zstd(&whole)),
+        ("small.tar.zst", crate::support::zstd(&whole)),
     ] {
         let path = dir.path().join(name);
         std::fs::write(&path, bytes).unwrap();
@@ -330,8 +327,8 @@ fn an_archive_is_read_compressed_or_not() {
         assert_eq!(listing(&store.root().join("staging")), [""; 0]);
     }
     let store = Store::open(&dir.path().join("bad")).unwrap();
-    let long = support::Tar::new().raw(
-        &support::header(tar::EntryType::GNULongName, "x", 0, "", 4 << 20),
+    let long = crate::support::Tar::new().raw(
+        &crate::support::header(tar::EntryType::GNULongName, "x", 0, "", 4 << 20),
         &vec![b'a'; 4 << 20],
     );
     for (name, bytes, expected) in [
@@ -344,7 +341,7 @@ fn an_archive_is_read_compressed_or_not() {
         ("long.tar", long.end(), "image_source_unreadable"),
         (
             "else.tar",
-            support::Tar::new().file("a", b"1").end(),
+            crate::support::Tar::new().file("a", b"1").end(),
             "image_manifest_invalid",
         ),
     ] {

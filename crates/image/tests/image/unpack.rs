@@ -1,14 +1,11 @@
 //! Unpacking a layer: what comes out, and what is refused with nothing outside touched.
-#![expect(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
-mod support;
-
+use crate::support::{Tar, gzip, header, listing, zstd};
 use proptest::prelude::*;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use stead_image::unpack::{Budget, LayerError, Unpacked, unpack_layer};
 use stead_image::{Digest, Limits};
-use support::{Tar, gzip, header, listing, zstd};
 use tar::EntryType;
 use tempfile::TempDir;
 
