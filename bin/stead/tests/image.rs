@@ -213,6 +213,122 @@ fn a_signal_ends_a_pull_that_waits_for_its_registry() {
     }
 }
 
+/// Many processes do the same thing at once, and it is done once.
+#[test]
+fn processes_share_a_store() {
+    let dir = folder();
+    let spawn = |args: &[&str]| {
+        command(dir.path())
+            .args(args)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap()
+    };
+    let mut all: Vec<_> = (0..6).map(|_| spawn(&PULL)).collect();
+    let mut pruned: Vec<_> = (0..3).map(|_| spawn(&["prune"])).collect();
+    for child in &mut all {
+        assert!(child.wait().unwrap().success());
+    }
+    for child in &mut pruned {
+        // It may have met a pull, and says so.
+        assert!(matches!(child.wait().unwrap().code(), Some(0 | 125)));
+    }
+    let output = command(dir.path()).args(["ls", "--json"]).output().unwrap();
+    let listed: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(listed["images"].as_array().unwrap().len(), 1);
+    let layers = std::fs::read_dir(dir.path().join("data/images/layers/sha256")).unwrap();
+    assert_eq!(
+        layers
+            .filter(|entry| entry.as_ref().unwrap().path().is_dir())
+            .count(),
+        1
+    );
+}
+
+/// A registry that gives half of the layer and then nothing, and says when it has.
+fn stuck_registry(dir: &Path) -> (String, std::sync::mpsc::Receiver<()>) {
+    use std::io::{Read, Write};
+    let blobs = dir.join("layout/blobs/sha256");
+    let index: Value =
+        serde_json::from_slice(&std::fs::read(dir.join("layout/index.json")).unwrap()).unwrap();
+    let manifest = index["manifests"][0]["digest"].as_str().unwrap().to_owned();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let reference = format!("{}/a@{manifest}", listener.local_addr().unwrap());
+    let (send, half) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let mut open = Vec::new();
+        for mut stream in listener.incoming().flatten() {
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                let mut byte = [0];
+                if stream.read(&mut byte).unwrap_or(0) == 0 {
+                    break;
+                }
+                head.push(byte[0]);
+            }
+            let head = String::from_utf8_lossy(&head).into_owned();
+            let hex = head
+                .split(' ')
+                .nth(1)
+                .unwrap_or_default()
+                .rsplit(':')
+                .next()
+                .unwrap_or_default();
+            let bytes = std::fs::read(blobs.join(hex)).unwrap();
+            let is_layer = bytes.iter().all(|byte| *byte == 0);
+            let given = if is_layer { bytes.len() / 2 } else { bytes.len() };
+            let answer = format!(
+                "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
+                bytes.len()
+            );
+            stream
+                .write_all(&[answer.as_bytes(), &bytes[..given]].concat())
+                .unwrap();
+            if is_layer {
+                open.push(stream);
+                // Nobody may wait any more.
+                let _ = send.send(());
+            }
+        }
+    });
+    (reference, half)
+}
+
+#[test]
+fn a_pull_that_is_killed_leaves_a_store_that_works() {
+    let dir = folder();
+    let (reference, half) = stuck_registry(dir.path());
+    let mut child = command(dir.path())
+        .args(["pull", &reference, "--platform", "linux/amd64"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    half.recv().unwrap();
+    let partial = dir
+        .path()
+        .join("data/images/partial")
+        .join(Digest::of(&[0; 1024]).hex());
+    while std::fs::metadata(&partial).map_or(0, |found| found.len()) < 512 {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    // The control: while it lives, it is not disturbed.
+    assert!(told(dir.path(), &["prune"]).contains("[image_store_busy]"));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    insta::assert_snapshot!(told(dir.path(), &["ls"]), @r"
+    REFERENCE PLATFORM DIGEST SIZE PULLED
+    exit 0
+    ");
+    insta::assert_snapshot!(told(dir.path(), &["prune"]), @r"
+    512 B freed
+    exit 0
+    ");
+    assert!(!partial.exists());
+    assert!(told(dir.path(), &PULL).ends_with("exit 0"));
+}
+
 /// Ends with the test.
 struct Registry(std::process::Child);
 

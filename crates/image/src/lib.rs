@@ -18,6 +18,7 @@
 //!
 //! Nothing that comes from outside is trusted: every document and blob is verified by digest and size, and
 //! [`Limits`] bound the rest. How layers are unpacked is in [`unpack`], how they are kept in [`Store`].
+#![cfg(target_os = "linux")]
 #![forbid(unsafe_code)]
 
 mod digest;

@@ -9,11 +9,13 @@ use crate::manifest;
 use crate::platform::Platform;
 use crate::unpack::decompressed;
 use serde::Deserialize;
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// An archive has a few files for each layer, and may have many images.
@@ -247,13 +249,16 @@ fn spooled(mut reader: impl Read, from: &Path, staging: &Path, limits: &Limits) 
 fn files(file: &File) -> io::Result<HashMap<String, (u64, u64)>> {
     let mut reader = file.try_clone()?;
     reader.seek(SeekFrom::Start(0))?;
+    let left = Rc::new(Cell::new(MAX_HEADER));
     let mut archive = tar::Archive::new(Bounded {
         inner: reader,
-        left: MAX_HEADER,
+        left: Rc::clone(&left),
     });
     let (mut files, mut links, mut seen) = (HashMap::new(), Vec::new(), 0);
     for entry in archive.entries_with_seek()? {
-        let mut entry = entry?;
+        let entry = entry?;
+        // Nothing of its content is read; all that is read from here on is the next header.
+        left.set(MAX_HEADER);
         seen += 1;
         if seen > MAX_ENTRIES {
             return Err(io::Error::other("it has more than 20000 entries"));
@@ -271,8 +276,6 @@ fn files(file: &File) -> io::Result<HashMap<String, (u64, u64)>> {
             }
             _ => {}
         }
-        // Nothing of it was read; all that is read from here on is the next header.
-        let _ = entry.read(&mut [])?;
     }
     for (name, target) in links {
         let folder = name.rsplit_once('/').map_or("", |(folder, _)| folder);
@@ -299,24 +302,25 @@ fn beside(folder: &str, target: &str) -> Option<String> {
 /// Only headers are read, and what is between them is skipped: so much at once is no header.
 struct Bounded {
     inner: File,
-    left: u64,
+    left: Rc<Cell<u64>>,
 }
 
 impl Read for Bounded {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let length = buffer.len().min(usize::try_from(self.left).unwrap_or(usize::MAX));
+        let length = buffer
+            .len()
+            .min(usize::try_from(self.left.get()).unwrap_or(usize::MAX));
         if length == 0 && !buffer.is_empty() {
             return Err(io::Error::other("a header of it is larger than 1 MiB"));
         }
         let count = self.inner.read(&mut buffer[..length])?;
-        self.left -= count as u64;
+        self.left.set(self.left.get() - count as u64);
         Ok(count)
     }
 }
 
 impl Seek for Bounded {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
-        self.left = MAX_HEADER;
         self.inner.seek(to)
     }
 }

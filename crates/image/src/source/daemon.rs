@@ -8,6 +8,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 use ureq::config::Config;
 use ureq::unversioned::resolver::{ArrayVec, ResolvedSocketAddrs, Resolver};
 use ureq::unversioned::transport::{
@@ -17,6 +18,9 @@ use ureq::{Agent, Error};
 
 /// Where engines listen when `DOCKER_HOST` does not say.
 const SOCKETS: [&str; 2] = ["/var/run/docker.sock", "/run/podman/podman.sock"];
+
+/// An engine writes all layers into files of its own before it gives the first byte.
+const ENGINE_SILENCE: Duration = Duration::from_secs(600);
 
 /// The socket of the engine.
 pub(crate) fn socket(variable: impl Fn(&str) -> Option<std::ffi::OsString>) -> Result<PathBuf, PullError> {
@@ -61,7 +65,7 @@ pub(crate) fn export(
         .max_redirects(0)
         .proxy(None)
         .timeout_connect(Some(patience.connect))
-        .timeout_per_read(Some(patience.silence))
+        .timeout_per_read(Some(patience.silence.max(ENGINE_SILENCE)))
         .build();
     let agent = Agent::with_parts(config, Dial(Arc::from(socket)), Nowhere);
     let response = agent.get(format!("http://engine/images/{name}/get")).call();

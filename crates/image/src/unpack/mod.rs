@@ -60,6 +60,11 @@ pub fn unpack_layer<'a>(
         entry: "/".to_owned(),
         source: error.into(),
     })?;
+    // What the layer says nothing of is as everywhere, whatever the mask of this process.
+    rustix::fs::fchmod(&root, Mode::from_raw_mode(0o755)).map_err(|error| LayerError::Write {
+        entry: "/".to_owned(),
+        source: error.into(),
+    })?;
     let (packed, gauge) = (Rc::new(Cell::new(0)), Rc::new(Gauge::default()));
     let damaged = |source| LayerError::Damaged { source };
     let content = decompressed(Counted::new(layer, Rc::clone(&packed))).map_err(damaged)?;

@@ -326,6 +326,17 @@ fn an_archive_is_read_compressed_or_not() {
         );
         assert_eq!(listing(&store.root().join("staging")), [""; 0]);
     }
+    // Thousands of entries without content are no header that is too long.
+    let mut many = crate::support::Tar::new();
+    for at in 0..3000 {
+        many = many.dir(&format!("d{at}"));
+    }
+    let path = dir.path().join("many.tar");
+    let without_end = |bytes: Vec<u8>| bytes[..bytes.len() - 1024].to_vec();
+    std::fs::write(&path, [without_end(many.end()), whole.clone()].concat()).unwrap();
+    let store = Store::open(&dir.path().join("many")).unwrap();
+    pull(&store, &format!("docker-archive:{}", path.display())).unwrap();
+
     let store = Store::open(&dir.path().join("bad")).unwrap();
     let long = crate::support::Tar::new().raw(
         &crate::support::header(tar::EntryType::GNULongName, "x", 0, "", 4 << 20),

@@ -129,10 +129,10 @@ pub fn listing(folder: &Path) -> Vec<String> {
                     std::fs::read_link(&path).unwrap().display()
                 ));
             } else if kind.is_file() {
-                found.push(format!(
-                    "{name} = {}",
-                    String::from_utf8_lossy(&std::fs::read(&path).unwrap())
-                ));
+                // An ordinary user may have been given a file that it cannot read.
+                let content =
+                    std::fs::read(&path).unwrap_or_else(|error| error.kind().to_string().into_bytes());
+                found.push(format!("{name} = {}", String::from_utf8_lossy(&content)));
             } else {
                 found.push(format!("{name} {}", special(&path)));
             }
