@@ -1,5 +1,7 @@
 //! What the targets of both directions of the codec share, and the oracle of the template target.
 
+pub mod layer;
+
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fmt::Debug;

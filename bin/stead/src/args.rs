@@ -27,6 +27,7 @@ impl Cli {
             Command::Config {
                 command: ConfigCommand::Show(format),
             } => format.json,
+            Command::Image { command } => command.json(),
             Command::Completions { .. } | Command::Man(_) | Command::Help { .. } => false,
         }
     }
@@ -59,6 +60,13 @@ pub enum Command {
         /// What to do with tools.
         #[command(subcommand)]
         command: ToolCommand,
+    },
+    /// Images for places that have no engine to ask: pull, list and remove them
+    #[command(after_help = "Example:\n  stead image pull busybox:1")]
+    Image {
+        /// What to do with images.
+        #[command(subcommand)]
+        command: ImageCommand,
     },
     /// Look at the configuration
     #[command(after_help = "Example:\n  stead config show")]
@@ -230,6 +238,80 @@ pub enum ConfigCommand {
     /// Print the effective values and where each came from
     #[command(after_help = "Example:\n  stead config show --json")]
     Show(Format),
+}
+
+/// Commands of `stead image`.
+#[derive(Debug, Subcommand)]
+pub enum ImageCommand {
+    /// Pull an image and unpack its layers
+    #[command(after_help = IMAGE_PULL_EXAMPLES)]
+    Pull(ImagePull),
+    /// List the images
+    #[command(after_help = "Example:\n  stead image ls --json")]
+    Ls(Format),
+    /// Remove an image, and the layers that nothing else needs
+    #[command(
+        after_help = "Examples:\n  stead image rm busybox:1\n  stead image rm 3fbc632167424a6d997e74f52b878d7c"
+    )]
+    Rm(ImageRm),
+    /// Remove layers that no image needs, and what broken pulls have left
+    #[command(after_help = "Example:\n  stead image prune")]
+    Prune(Format),
+}
+
+impl ImageCommand {
+    fn json(&self) -> bool {
+        match self {
+            Self::Pull(pull) => pull.format.json,
+            Self::Ls(format) | Self::Prune(format) => format.json,
+            Self::Rm(rm) => rm.format.json,
+        }
+    }
+}
+
+const IMAGE_PULL_EXAMPLES: &str = "REF is one of
+  [HOST[:PORT]/]NAME[:TAG][@DIGEST]  an image of a registry; without a host Docker Hub's
+  oci:PATH[:TAG]                     an OCI layout folder
+  docker-archive:PATH[:NAME]         what docker save wrote
+  docker-daemon:NAME                 an image of the local engine
+
+Examples:
+  stead image pull python:3.11-slim
+  stead image pull ghcr.io/a/b:1 --username me --password-secret ghcr
+  stead image pull oci:./layout:1 --platform linux/arm64";
+
+/// Options of `stead image pull`.
+#[derive(Debug, Args)]
+pub struct ImagePull {
+    /// The image
+    #[arg(value_name = "REF")]
+    pub reference: String,
+    /// For which platform, such as linux/arm64 [default: linux on this machine]
+    #[arg(long, value_name = "OS/ARCH")]
+    pub platform: Option<String>,
+    /// The user to log in as
+    #[arg(long, value_name = "NAME", requires = "password_secret")]
+    pub username: Option<String>,
+    /// The name of the password: NAME is in the variable STEAD_SECRET_NAME
+    #[arg(long, value_name = "NAME", requires = "username")]
+    pub password_secret: Option<String>,
+    /// Speak plain HTTP also to a registry of another machine, which anybody on the way can read and change
+    #[arg(long)]
+    pub plain_http: bool,
+    /// How data is printed.
+    #[command(flatten)]
+    pub format: Format,
+}
+
+/// Options of `stead image rm`.
+#[derive(Debug, Args)]
+pub struct ImageRm {
+    /// The image as `stead image ls` lists it, or the first 12 or more digits of its digest
+    #[arg(value_name = "REF|DIGEST")]
+    pub image: String,
+    /// How data is printed.
+    #[command(flatten)]
+    pub format: Format,
 }
 
 /// Options of `stead doctor`.

@@ -7,9 +7,11 @@ use std::ffi::{OsStr, OsString};
 /// How all our variables begin.
 const PREFIX: &str = "STEAD_";
 
-/// Variables that have no key in a file: what a place sets for its commands, and what builds and tests read.
-const OTHERS: [&str; 5] = [
+/// Variables that have no key in a file: what a place sets for its commands, what the library reads, and what
+/// builds and tests read.
+const OTHERS: [&str; 6] = [
     "STEAD_INSTANCE",
+    "STEAD_DATA_DIR",
     "STEAD_SKIP_LOG",
     "STEAD_BENCH_BINARY",
     "STEAD_SUPERVISOR_BINARY",

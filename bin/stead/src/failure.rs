@@ -100,7 +100,9 @@ impl<E: Code> From<E> for Failure {
             retryable: error.retryable(),
             exit: match error.code() {
                 // Wrong in itself: seen without a look at any provider or at this machine.
-                "config_invalid" | "command_invalid" | "place_file_invalid" => USAGE,
+                "config_invalid" | "command_invalid" | "place_file_invalid" | "image_reference_invalid" => {
+                    USAGE
+                }
                 _ => STEAD_FAILED,
             },
         }

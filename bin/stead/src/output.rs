@@ -57,6 +57,22 @@ pub fn print(line: impl std::fmt::Display) -> io::Result<()> {
     }
 }
 
+/// Bytes for people, in powers of 1024.
+pub fn size(bytes: u64) -> String {
+    let units = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut unit = 0;
+    let mut divisor = 1u64;
+    while unit + 1 < units.len() && bytes / divisor >= 1024 {
+        unit += 1;
+        divisor *= 1024;
+    }
+    if unit == 0 {
+        return format!("{bytes} B");
+    }
+    let tenths = u128::from(bytes) * 10 / u128::from(divisor);
+    format!("{}.{} {}", tenths / 10, tenths % 10, units[unit])
+}
+
 /// Columns that are as wide as their widest cell.
 pub fn table(header: &[&str], rows: &[Vec<String>]) -> String {
     let width = |column: usize| {
@@ -100,6 +116,19 @@ mod tests {
             (&document["stdout"], &document["stdout_base64"]),
             (&json!("\u{fffd}a"), &json!("/2E="))
         );
+    }
+
+    #[test]
+    fn sizes_are_told_in_powers_of_1024() {
+        for (bytes, text) in [
+            (0, "0 B"),
+            (1023, "1023 B"),
+            (1024, "1.0 KiB"),
+            (1_600_000, "1.5 MiB"),
+            (u64::MAX, "16777215.9 TiB"),
+        ] {
+            assert_eq!(size(bytes), text);
+        }
     }
 
     #[test]

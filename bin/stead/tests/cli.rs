@@ -392,6 +392,10 @@ fn help_of_each_command_has_an_example() {
         &["rm"],
         &["tool", "run"],
         &["config", "show"],
+        &["image", "pull"],
+        &["image", "ls"],
+        &["image", "rm"],
+        &["image", "prune"],
     ] {
         let output = run(&[command, &["--help"]].concat());
         assert!(

@@ -22,6 +22,8 @@
 mod builtins;
 
 pub use builtins::{registry, resolve};
+#[cfg(all(feature = "image", target_os = "linux"))]
+pub use stead_image as image;
 #[cfg(feature = "conformance")]
 pub use stead_provider::conformance;
 pub use stead_provider::{

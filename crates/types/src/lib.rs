@@ -10,6 +10,7 @@ pub mod file;
 pub mod instance;
 pub mod network;
 pub mod result;
+pub mod secret;
 pub mod size;
 
 pub use axes::{Axes, Axis};

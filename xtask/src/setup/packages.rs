@@ -12,7 +12,7 @@ struct Package {
     purpose: &'static str,
 }
 
-const PACKAGES: [Package; 4] = [
+const PACKAGES: [Package; 5] = [
     Package {
         name: "docker.io",
         program: "dockerd",
@@ -32,6 +32,11 @@ const PACKAGES: [Package; 4] = [
         name: "bubblewrap",
         program: "bwrap",
         purpose: "what the start of a native place is measured against",
+    },
+    Package {
+        name: "openssl",
+        program: "openssl",
+        purpose: "the certificate of a registry that a test makes",
     },
 ];
 

@@ -5,12 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Every package of the workspace and those of it on which it may depend, lowest first. A package may
 /// depend only on packages above it in this list, so there can be no circle.
-const ALLOWED: [(&str, &[&str]); 14] = [
+const ALLOWED: [(&str, &[&str]); 15] = [
     ("stead-testkit", &[]),
     ("stead-types", &[]),
     ("stead-wire", &[]),
     ("stead-sys", &[]),
     ("stead-confine", &["stead-sys"]),
+    ("stead-image", &["stead-types", "stead-testkit"]),
     ("stead-process", &["stead-sys", "stead-wire"]),
     ("stead-provider", &["stead-types"]),
     (
@@ -23,7 +24,10 @@ const ALLOWED: [(&str, &[&str]); 14] = [
             "stead-testkit",
         ],
     ),
-    ("stead", &["stead-types", "stead-provider", "stead-providers"]),
+    (
+        "stead",
+        &["stead-types", "stead-image", "stead-provider", "stead-providers"],
+    ),
     (
         "stead-supervisor",
         &["stead-confine", "stead-process", "stead-sys", "stead-wire"],

@@ -1,6 +1,8 @@
 //! What each command does.
 
 mod doctor;
+mod image;
+mod image_progress;
 mod instances;
 mod pages;
 mod run;
@@ -45,6 +47,7 @@ async fn configured(command: Command) -> Result<u8, Failure> {
         Command::Config {
             command: ConfigCommand::Show(format),
         } => show::config(&config, format),
+        Command::Image { command } => image::run(command).await,
         Command::Completions { shell } => pages::completions(shell),
         Command::Man(man) => pages::man(&man),
         Command::Help { command } => pages::help(&command),
