@@ -19,7 +19,7 @@ mod stage;
 mod system_calls;
 
 pub use ids::{Maps, write_maps};
-pub use system_calls::{ALLOWED, REFUSED, filters};
+pub use system_calls::{ALLOWED, REFUSED, filters, restrict_guest};
 
 use crate::plan::{Namespace, Plan, ResourceLimit, UserNamespace};
 use rustix::process::{Resource, Rlimit, setrlimit};
