@@ -33,6 +33,8 @@ pub struct Serve {
     pub key_file: PathBuf,
     /// Whether that file is removed once it was read.
     pub unlink_key: bool,
+    /// Whether the kernel below us is one in user space, which leaves it to us which calls are refused by name.
+    pub guest: bool,
     /// Whether standard input is the first connection.
     pub stdin_connection: bool,
     /// How long to go on without a host; `None` for ever.
@@ -90,6 +92,7 @@ pub fn serve(mut args: impl Iterator<Item = OsString>) -> Result<Serve, String> 
             .map_err(|name| format!("unknown option {name:?}"))?;
         match name.as_str() {
             "--unlink-key" => options.unlink_key = true,
+            "--guest" => options.guest = true,
             "--stdin-connection" => options.stdin_connection = true,
             _ => {
                 let value = args.next().ok_or_else(|| format!("{name} needs a value"))?;
@@ -118,6 +121,11 @@ fn probe(mut args: impl Iterator<Item = OsString>) -> Result<Targets, String> {
             Some("--scratch") => targets.scratch = value.into(),
             Some("--shadow") => targets.shadow = text()?,
             Some("--secret") => targets.secret = text()?,
+            Some("--disk") => {
+                let numbers = text()?;
+                let (major, minor) = numbers.split_once(':').ok_or("--disk is no pair of numbers")?;
+                targets.disk = major.parse().ok().zip(minor.parse().ok());
+            }
             Some("--abstract-socket") => targets.abstract_socket = text()?,
             Some("--port") => targets.port = text()?.parse().map_err(|_| "--port is no number")?,
             _ => return Err(format!("unknown option {name:?}")),

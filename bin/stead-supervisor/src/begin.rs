@@ -5,7 +5,7 @@
 //! then says [`GO`]. What follows on the same stream is the first connection.
 
 use crate::args::{self, Serve};
-use crate::{removal, server};
+use crate::{keep, removal, server};
 use std::ffi::OsString;
 use std::fs;
 use std::io;
@@ -26,6 +26,7 @@ pub fn serve_here() -> io::Result<()> {
         return Ok(());
     };
     let served = match byte()? {
+        Some(GO) if keep::is_kept(&folder) => keep::keep(&folder),
         Some(GO) => options(&folder).and_then(server::serve),
         Some(_) => Err(io::Error::other("the owner speaks nonsense")),
         // It died, or gave up and removes the folder as we do.

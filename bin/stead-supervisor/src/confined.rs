@@ -35,12 +35,7 @@ pub fn enter(plan: &Path, options: &mut Serve) -> io::Result<()> {
         None,
     )?;
     let maps = Maps::of(&plan, rustix::process::geteuid().is_root());
-    for group in &plan.groups {
-        if let Err(error) = make(group) {
-            remove(&plan.groups);
-            return Err(error);
-        }
-    }
+    make_all(&plan.groups)?;
     let entry = Entry::open(&plan.groups).inspect_err(|_| remove(&plan.groups))?;
     let born_in = entry.born_in.as_ref().map(AsFd::as_fd);
     let forked =
@@ -108,6 +103,11 @@ fn expect(socket: &OwnedFd, byte: u8) -> io::Result<()> {
     }
 }
 
+/// Makes all of them or none.
+pub fn make_all(groups: &[ControlGroup]) -> io::Result<()> {
+    groups.iter().try_for_each(make).inspect_err(|_| remove(groups))
+}
+
 fn make(group: &ControlGroup) -> io::Result<()> {
     let named = |error: io::Error| step(&format!("make the cgroup {}", group.path.display()), &error);
     fs::create_dir(&group.path).map_err(named)?;
@@ -162,7 +162,7 @@ impl Entry {
 }
 
 /// Nothing runs in them any more; the kernel may need a moment to see it.
-fn remove(groups: &[ControlGroup]) {
+pub fn remove(groups: &[ControlGroup]) {
     let until = Instant::now() + BUSY;
     for group in groups {
         while fs::remove_dir(&group.path).is_err() && group.path.exists() && Instant::now() < until {
@@ -220,9 +220,10 @@ fn help(socket: &OwnedFd, child: i32, maps: &Maps) -> io::Result<()> {
     }
 }
 
-fn signal(pid: i32, signal: Signal) {
+/// Signals a child that was not waited for yet.
+pub fn signal(pid: i32, signal: Signal) {
     if let Some(pid) = Pid::from_raw(pid) {
-        // Not waited for yet, so the number is its own.
+        // Its number is its own.
         let _ = rustix::process::kill_process(pid, signal);
     }
 }

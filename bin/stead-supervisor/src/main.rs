@@ -22,6 +22,10 @@ mod guard;
 #[cfg(target_os = "linux")]
 mod handshake;
 #[cfg(target_os = "linux")]
+mod keep;
+#[cfg(target_os = "linux")]
+mod parking;
+#[cfg(target_os = "linux")]
 mod probe;
 #[cfg(target_os = "linux")]
 mod relay;

@@ -28,6 +28,8 @@ pub struct Targets {
     pub shadow: String,
     /// A directory in which we may write.
     pub scratch: PathBuf,
+    /// The numbers of a disk of the host.
+    pub disk: Option<(u32, u32)>,
 }
 
 /// What came of an attempt.

@@ -6,6 +6,7 @@ use crate::confined;
 use crate::connection::{Connection, Host};
 use crate::files::Files;
 use crate::handshake::{Pending, Progress};
+use crate::parking::Parking;
 use crate::removal;
 use rustix::process::{Signal, WaitOptions, WaitStatus};
 use std::fs;
@@ -26,8 +27,18 @@ const MAX_PENDING: usize = 8;
 /// How long the end may take once everything is killed.
 const FAREWELL: Duration = Duration::from_secs(35);
 
+/// What is told when somebody connects.
+const LISTENER: Token = Token {
+    key: 0,
+    part: Part::Listener,
+};
+
 /// Serves one instance until it is shut down or its owner is gone.
 pub fn serve(mut options: Serve) -> io::Result<()> {
+    if options.guest {
+        // First of all: the standard library remembers which calls there are.
+        stead_confine::enforce::restrict_guest().map_err(|failed| failed.source)?;
+    }
     stead_sys::cloexec_inherited();
     stead_sys::reset_dispositions();
     stead_sys::block_all_signals();
@@ -59,7 +70,9 @@ struct Server {
     key: Key,
     poller: Poller,
     signals: SignalFd,
-    listener: UnixListener,
+    /// None while parked.
+    listener: Option<UnixListener>,
+    parking: Parking,
     host: Host,
     pending: Vec<Pending>,
     commands: Commands,
@@ -85,8 +98,16 @@ impl Server {
             None
         };
         let poller = Poller::new()?;
-        let signals =
-            SignalFd::new(&[Signal::CHILD, Signal::TERM, Signal::INT, Signal::HUP].map(Signal::as_raw))?;
+        let signals = SignalFd::new(
+            &[
+                Signal::CHILD,
+                Signal::TERM,
+                Signal::INT,
+                Signal::HUP,
+                Signal::USR1,
+            ]
+            .map(Signal::as_raw),
+        )?;
         poller.add(
             &signals,
             Token {
@@ -95,14 +116,7 @@ impl Server {
             },
             Interest::Read,
         )?;
-        poller.add(
-            &listener,
-            Token {
-                key: 0,
-                part: Part::Listener,
-            },
-            Interest::Read,
-        )?;
+        poller.add(&listener, LISTENER, Interest::Read)?;
         let (place, user, problem) = prepare_place(&options);
         let trees = TreeFactory::new(options.tree_mode(), &options.instance)?
             .watching(std::mem::take(&mut options.memory));
@@ -110,7 +124,8 @@ impl Server {
             key,
             poller,
             signals,
-            listener,
+            listener: Some(listener),
+            parking: Parking::new(&options.socket),
             host: Host::default(),
             pending: Vec::new(),
             commands: Commands::new(place, trees),
@@ -157,6 +172,9 @@ impl Server {
             self.commands.tick(&self.poller, &mut self.host);
             self.drop_stale_connections();
             self.check_owner();
+            if self.parking.is_over() {
+                self.unpark()?;
+            }
             self.flush_host();
         }
         Ok(())
@@ -174,13 +192,15 @@ impl Server {
             .options
             .owner_grace
             .zip(self.alone_since)
-            .map(|(grace, since)| since + grace);
+            .map(|(grace, since)| since + grace)
+            .filter(|_| self.listener.is_some());
         let pending = self.pending.iter().map(|pending| pending.deadline).min();
         let ending = self.ending.map(|since| since + FAREWELL);
         [
             owner.filter(|_| self.ending.is_none()),
             pending,
             ending,
+            self.parking.wake_at(),
             self.commands.wake_at(),
         ]
         .into_iter()
@@ -202,7 +222,7 @@ impl Server {
     }
 
     fn accept(&mut self) {
-        while let Ok((stream, _)) = self.listener.accept() {
+        while let Some(Ok((stream, _))) = self.listener.as_ref().map(UnixListener::accept) {
             self.add_connection(stream);
         }
     }
@@ -334,7 +354,11 @@ impl Server {
     fn on_signals(&mut self) -> io::Result<()> {
         let mut asked_to_end = false;
         while let Some(signal) = self.signals.next_signal()? {
-            asked_to_end |= signal != Signal::CHILD.as_raw();
+            if signal == Signal::USR1.as_raw() {
+                self.park();
+            } else {
+                asked_to_end |= signal != Signal::CHILD.as_raw();
+            }
         }
         self.reap();
         if asked_to_end {
@@ -379,10 +403,36 @@ impl Server {
         }
     }
 
+    /// Lets go of everything of the host. What was not acknowledged is kept for whoever connects next.
+    fn park(&mut self) {
+        if !self.parking.is_wanted() || self.listener.is_none() {
+            return;
+        }
+        self.flush_host();
+        self.host.0 = None;
+        self.files.close_all();
+        self.pending.clear();
+        self.listener = None;
+        self.parking.begin();
+        // Last: by this the host sees that it is done.
+        let _ = fs::remove_file(&self.options.socket);
+    }
+
+    fn unpark(&mut self) -> io::Result<()> {
+        let listener = listen(&self.options)?;
+        self.poller.add(&listener, LISTENER, Interest::Read)?;
+        self.listener = Some(listener);
+        self.alone_since = Some(Instant::now());
+        Ok(())
+    }
+
     /// An owner that is gone for too long does not come back.
     fn check_owner(&mut self) {
-        if let (Some(grace), Some(since)) = (self.options.owner_grace, self.alone_since)
-            && since + grace <= Instant::now()
+        if let (Some(grace), Some(since), true) = (
+            self.options.owner_grace,
+            self.alone_since,
+            self.listener.is_some(),
+        ) && since + grace <= Instant::now()
         {
             self.begin_end(false);
         }

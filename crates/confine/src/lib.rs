@@ -12,12 +12,14 @@ mod compile;
 #[cfg(all(feature = "enforce", target_os = "linux"))]
 pub mod enforce;
 mod host;
+mod kept;
 mod plan;
 mod policy;
 pub mod system_calls;
 
 pub use compile::compile;
 pub use host::{Host, RootEntry};
+pub use kept::Kept;
 pub use plan::{
     Bind, Capability, ControlGroup, IdRange, LandlockRules, Namespace, Plan, ResourceLimit, Root, Step,
     UserNamespace,

@@ -3,12 +3,13 @@
 use crate::files::Files;
 use crate::process::{Process, ProcessControl};
 use async_trait::async_trait;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use stead_types::config::{DEFAULT_MAX_OUTPUT, Timeout};
 use stead_types::{
     Availability, Axes, CommandLine, ComputeConfig, ComputeInstance, ExecResult, ExecuteError, FilesError,
-    InstanceId, ListError, ProvisionError, ShutdownError, Stdin, Stream,
+    InstanceId, ListError, MemoryError, ProvisionError, ShutdownError, Stdin, Stream,
 };
 
 /// A way to obtain instances. All methods may be called from many tasks at once.
@@ -84,6 +85,22 @@ pub trait Provider: Send + Sync + 'static {
 
     /// The files of an instance.
     async fn files(&self, id: &InstanceId) -> Result<Box<dyn Files>, FilesError>;
+
+    /// Saves the memory of an instance with all its processes in `image`, an absolute directory that is empty or not
+    /// there, and lets nothing of it run afterwards: its status is `stopped`, its files and what was started in it
+    /// stay. Commands that are under way go on after [`Provider::restore_memory`]; what they wrote and nobody has
+    /// read is not lost. After a failure it goes on, or the error says that it was lost. Default: unsupported.
+    async fn save_memory(&self, _id: &InstanceId, _image: &Path) -> Result<(), MemoryError> {
+        let provider = self.name().to_owned();
+        Err(MemoryError::Unsupported { provider })
+    }
+
+    /// Goes on where [`Provider::save_memory`] stopped. The image is only read, and stays. After a failure the
+    /// instance is as it was. Default: unsupported.
+    async fn restore_memory(&self, _id: &InstanceId, _image: &Path) -> Result<(), MemoryError> {
+        let provider = self.name().to_owned();
+        Err(MemoryError::Unsupported { provider })
+    }
 
     /// Removes what processes that are gone have left: instances whose owner does not live any more and
     /// that were not detached. Returns the ids of what was removed.

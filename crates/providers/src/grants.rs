@@ -29,7 +29,7 @@ fn is_the_system(path: &Path) -> bool {
 }
 
 /// Where engines of this host listen, as far as it can be known.
-#[cfg(feature = "native")]
+#[cfg(any(feature = "gvisor", feature = "native"))]
 pub fn engine_sockets() -> Vec<PathBuf> {
     let named = std::env::var("DOCKER_HOST").unwrap_or_default();
     let usual = [

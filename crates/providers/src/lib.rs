@@ -7,11 +7,13 @@ mod adopt;
 pub mod docker;
 #[cfg(all(target_os = "linux", feature = "local"))]
 pub mod doctor;
-#[cfg(any(feature = "docker", feature = "native"))]
+#[cfg(any(feature = "docker", feature = "gvisor", feature = "native"))]
 mod grants;
 #[cfg(feature = "docker")]
 pub mod guard;
-#[cfg(any(feature = "local", feature = "native"))]
+#[cfg(feature = "gvisor")]
+pub mod gvisor;
+#[cfg(any(feature = "gvisor", feature = "local", feature = "native"))]
 pub mod hosted;
 pub mod link;
 #[cfg(feature = "local")]
@@ -25,6 +27,8 @@ pub mod supervisor;
 
 #[cfg(feature = "docker")]
 pub use docker::DockerProvider;
+#[cfg(feature = "gvisor")]
+pub use gvisor::GvisorProvider;
 #[cfg(feature = "local")]
 pub use local::LocalProvider;
 #[cfg(feature = "native")]

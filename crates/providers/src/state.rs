@@ -6,6 +6,8 @@
 //! STATE/instances/ID/instance.json what it is, who owns it, and what commands start from
 //! STATE/instances/ID/options       what its supervisor was started with, where that is a process of this host
 //! STATE/instances/ID/key           the key, for processes of the same user
+//! STATE/instances/ID/kept         what the keeper of a place does that a runtime makes
+//! STATE/instances/ID/parked       there while the memory of such a place is in an image
 //! STATE/instances/ID/ctl/          socket of the supervisor; the only part that a place may see
 //! STATE/instances/ID/work          default working directory of `local`
 //! ```
@@ -266,6 +268,16 @@ impl InstanceFolder {
     /// The file with the key.
     pub fn key_path(&self) -> PathBuf {
         self.path.join("key")
+    }
+
+    /// There while the instance's memory is in an image and nothing of it runs.
+    pub fn parked_path(&self) -> PathBuf {
+        self.path.join("parked")
+    }
+
+    /// Whether it is parked.
+    pub fn is_parked(&self) -> bool {
+        self.parked_path().exists()
     }
 
     fn record_path(&self) -> PathBuf {

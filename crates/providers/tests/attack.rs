@@ -6,7 +6,7 @@ mod support;
 
 use stead_provider::Provider;
 use stead_providers::doctor::{AxisVerdict, Doctor, Outcome, axes};
-use stead_providers::{DockerProvider, LocalProvider, NativeProvider};
+use stead_providers::{DockerProvider, GvisorProvider, LocalProvider, NativeProvider};
 use stead_types::{Availability, Axis, ComputeConfig};
 
 async fn examined(
@@ -65,6 +65,23 @@ async fn a_native_place_holds_on_every_axis() {
         native.observed_axes().holds(Axis::NetworkRestricted),
         "what is usual is kept"
     );
+}
+
+#[tokio::test]
+async fn a_gvisor_place_holds_on_every_axis() {
+    let dir = tempfile::tempdir().unwrap();
+    let gvisor = GvisorProvider::with_state_dir(dir.path().join("state"));
+    if let Availability::Unavailable(missing) = gvisor.probe().await {
+        return stead_testkit::skip("the attack on gvisor", &missing.reason);
+    }
+    let verdicts = examined(&gvisor, ComputeConfig::new(), dir.path()).await;
+    assert_eq!(held(&verdicts), Axis::ALL, "{}", reached(&verdicts));
+
+    // What is given away by explicit choice is seen to be given away.
+    let mut config = ComputeConfig::new();
+    config.network = Some(stead_types::NetworkPolicy::Full);
+    let verdicts = examined(&gvisor, config, dir.path()).await;
+    assert!(!held(&verdicts).contains(&Axis::NetworkRestricted));
 }
 
 #[tokio::test]

@@ -208,6 +208,17 @@ impl ChildView<'_> {
     }
 }
 
+/// Executes a program in this process, with usual signals; returns only when it fails.
+pub fn execute(program: &CStr, argv: &[CString], env: &[CString]) -> io::Error {
+    if let Err(errno) = default_signals() {
+        return io::Error::from_raw_os_error(errno);
+    }
+    let (argv, env) = (pointers(argv), pointers(env));
+    // SAFETY: the path and both arrays are NUL-terminated and outlive the call.
+    unsafe { libc::execve(program.as_ptr(), argv.as_ptr(), env.as_ptr()) };
+    io::Error::last_os_error()
+}
+
 fn default_signals() -> Result<(), i32> {
     let mut none = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: sigemptyset initialises the set; SIG_DFL installs no handler. Rust ignores SIGPIPE, which a

@@ -13,7 +13,7 @@ mod vfork;
 
 pub use attempts::{DangerousCall, attempt_ptrace, attempt_socket};
 pub use filter::{FilterInstruction, filter_system_calls};
-pub use launch::{Identity, Launch, LaunchFailure, Launched, Stage, launch};
+pub use launch::{Identity, Launch, LaunchFailure, Launched, Stage, execute, launch};
 pub use namespaces::{
     MountAttributes, bring_up_loopback, enter_cgroup_namespace, enter_user_namespace, fork_into,
     landlock_version, set_mount_attributes,

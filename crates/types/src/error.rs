@@ -480,6 +480,74 @@ impl Code for FilesError {
     }
 }
 
+/// Why the memory of an instance was not saved, or not gone on from.
+#[derive(Debug, thiserror::Error)]
+pub enum MemoryError {
+    /// No such instance.
+    #[error("there is no instance {instance}")]
+    NoInstance {
+        /// The id.
+        instance: InstanceId,
+    },
+    /// The provider cannot save memory.
+    #[error("{provider} cannot save the memory of its instances")]
+    Unsupported {
+        /// The provider.
+        provider: String,
+    },
+    /// The directory of the image cannot be used.
+    #[error("the image {image} of {instance} cannot be used: {reason}")]
+    Image {
+        /// The instance.
+        instance: InstanceId,
+        /// The directory.
+        image: String,
+        /// Why not.
+        reason: String,
+    },
+    /// It runs and should not, or the other way round.
+    #[error("instance {instance}: {reason}")]
+    State {
+        /// The instance.
+        instance: InstanceId,
+        /// What it is.
+        reason: String,
+    },
+    /// The runtime failed.
+    #[error("the memory of {instance}: {reason}")]
+    Failed {
+        /// The instance.
+        instance: InstanceId,
+        /// What was seen.
+        reason: String,
+    },
+}
+
+impl Code for MemoryError {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::NoInstance { .. } => "instance_not_found",
+            Self::Unsupported { .. } => "memory_unsupported",
+            Self::Image { .. } => "memory_image_invalid",
+            Self::State { .. } => "memory_state",
+            Self::Failed { .. } => "memory_failed",
+        }
+    }
+
+    fn remedy(&self) -> String {
+        match self {
+            Self::NoInstance { .. } => "List the instances; provision a new one.",
+            Self::Unsupported { .. } => "Choose a provider that can (gvisor), or let the instance run.",
+            Self::Image { .. } => {
+                "Name an absolute directory: an empty or new one to save to, or the one that was saved to."
+            }
+            Self::State { .. } => "Save what runs, restore what was saved; look at its status.",
+            Self::Failed { .. } => "Read the reason; look at the instance's status before trying again.",
+        }
+        .to_owned()
+    }
+}
+
 /// Why a target names no provider.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ResolveError {
@@ -556,6 +624,9 @@ pub enum ComputeError {
     /// See [`FilesError`].
     #[error(transparent)]
     Files(#[from] FilesError),
+    /// See [`MemoryError`].
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
     /// See [`ResolveError`].
     #[error(transparent)]
     Resolve(#[from] ResolveError),
@@ -569,6 +640,7 @@ impl ComputeError {
             Self::Shutdown(e) => e,
             Self::List(e) => e,
             Self::Files(e) => e,
+            Self::Memory(e) => e,
             Self::Resolve(e) => e,
         }
     }

@@ -18,8 +18,8 @@ pub use command::{CommandLine, InvalidInput};
 pub use config::{ComputeConfig, Descendants, InheritEnv, Mount, Resources, Stdin, TerminalSize, Timeout};
 pub use env::EnvMap;
 pub use error::{
-    Availability, Code, ComputeError, ExecuteError, FilesError, ListError, Missing, ProvisionError,
-    ResolveError, ShutdownError,
+    Availability, Code, ComputeError, ExecuteError, FilesError, ListError, MemoryError, Missing,
+    ProvisionError, ResolveError, ShutdownError,
 };
 pub use file::{FileEntry, FileKind};
 pub use instance::{ComputeInstance, InstanceId, InstanceStatus};

@@ -70,10 +70,10 @@ fn descriptors() -> Outcome {
     }
 }
 
-/// Makes a node of the first disk that /proc names, and reads it.
+/// Makes a node of a disk of the host, and reads it.
 fn disk(targets: &Targets) -> Outcome {
-    let Some((major, minor)) = first_disk() else {
-        return Outcome::Unknown("/proc/partitions names no disk".to_owned());
+    let Some((major, minor)) = targets.disk else {
+        return Outcome::Unknown("the host has no disk".to_owned());
     };
     let node = targets.scratch.join("probe-disk");
     let _ = fs::remove_file(&node);
@@ -93,12 +93,4 @@ fn disk(targets: &Targets) -> Outcome {
     });
     let _ = fs::remove_file(&node);
     outcome.into()
-}
-
-fn first_disk() -> Option<(u32, u32)> {
-    let text = fs::read_to_string("/proc/partitions").ok()?;
-    text.lines().skip(2).find_map(|line| {
-        let mut fields = line.split_ascii_whitespace();
-        Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
-    })
 }

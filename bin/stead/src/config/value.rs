@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn the_defaults_are_those_of_the_providers() {
         let docker = include_str!("../../../../crates/providers/src/docker/plan.rs");
-        let native = include_str!("../../../../crates/providers/src/native/groups.rs");
+        let native = include_str!("../../../../crates/providers/src/hosted/groups.rs");
         for (source, line) in [
             (docker, format!("DEFAULT_IMAGE: &str = {DEFAULT_IMAGE:?};")),
             (docker, "DEFAULT_MEMORY: u64 = 2 << 30;".to_owned()),

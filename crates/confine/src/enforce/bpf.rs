@@ -61,16 +61,16 @@ fn refuses(errno: u16) -> Instruction {
     returns(ERRNO | u32::from(errno))
 }
 
-/// The program. Calls that the table does not have get `otherwise`; a process that calls by the rules of another
+/// The program. `otherwise` becomes of calls that the table does not have; a process that calls by the rules of another
 /// architecture is killed, because there the numbers mean other calls.
-pub fn program(table: &BTreeMap<u32, Verdict>, otherwise: u16) -> Vec<Instruction> {
+pub fn program(table: &BTreeMap<u32, Verdict>, otherwise: Verdict) -> Vec<Instruction> {
     let mut program = vec![
         instruction(LOAD, 0, 0, ARCHITECTURE),
         instruction(JUMP_EQUAL, 1, 0, OWN),
         returns(KILL_PROCESS),
         instruction(LOAD, 0, 0, NUMBER),
     ];
-    program.extend(bisect(&ranges(table, Verdict::Refuse(otherwise))));
+    program.extend(bisect(&ranges(table, otherwise)));
     program
 }
 

@@ -51,30 +51,29 @@ fn run(program: &[Instruction], call: &Call) -> u32 {
 }
 
 /// The table, read plainly.
-fn expected(table: &BTreeMap<u32, Verdict>, otherwise: u16, call: &Call) -> u32 {
+fn expected(table: &BTreeMap<u32, Verdict>, otherwise: Verdict, call: &Call) -> u32 {
     if call.architecture != OWN {
         return KILL_PROCESS;
     }
     let errno = |number: u16| ERRNO | u32::from(number);
-    match table.get(&call.number) {
-        None => errno(otherwise),
-        Some(Verdict::Allow) => ALLOW,
-        Some(Verdict::Refuse(number)) => errno(*number),
-        Some(Verdict::If(at, argument, number)) => {
-            let value = call.arguments[usize::from(*at)];
+    match table.get(&call.number).copied().unwrap_or(otherwise) {
+        Verdict::Allow => ALLOW,
+        Verdict::Refuse(number) => errno(number),
+        Verdict::If(at, argument, number) => {
+            let value = call.arguments[usize::from(at)];
             let low = value & 0xffff_ffff;
             let good = match argument {
                 Argument::OneOf(values) => values.contains(&low),
                 Argument::NoneOf(values) => !values.contains(&low),
                 Argument::Without(bits) => value & bits == 0,
             };
-            if good { ALLOW } else { errno(*number) }
+            if good { ALLOW } else { errno(number) }
         }
     }
 }
 
-fn agrees(table: &BTreeMap<u32, Verdict>) {
-    let program = program(table, 38);
+fn agrees(table: &BTreeMap<u32, Verdict>, otherwise: Verdict) {
+    let program = program(table, otherwise);
     // BPF_MAXINSNS
     assert!((1..4096).contains(&program.len()));
     // All that is near a border of the table, and the values that rules speak of with their neighbours.
@@ -106,7 +105,7 @@ fn agrees(table: &BTreeMap<u32, Verdict>) {
                 let found = run(&program, &call);
                 assert_eq!(
                     found,
-                    expected(table, 38, &call),
+                    expected(table, otherwise, &call),
                     "{number} with {value:#x} as {at}"
                 );
             }
@@ -122,7 +121,8 @@ fn agrees(table: &BTreeMap<u32, Verdict>) {
 
 #[test]
 fn the_program_says_what_the_table_says() {
-    agrees(&crate::enforce::system_calls::table());
+    agrees(&crate::enforce::system_calls::table(), Verdict::Refuse(38));
+    agrees(&crate::enforce::system_calls::guest_table(), Verdict::Allow);
 }
 
 #[test]
@@ -135,14 +135,17 @@ fn tables_of_any_shape_become_programs() {
         Verdict::If(5, Argument::NoneOf(LIST), 1),
         Verdict::If(2, Argument::Without(0x8000_0001_0000_0002), 22),
     ];
-    agrees(&BTreeMap::new());
+    agrees(&BTreeMap::new(), Verdict::Refuse(38));
     // Far apart, side by side, at the ends; with so many rules that jumps are far.
     for step in [1_u32, 2, 7, 1000] {
         for size in [1_u32, 2, 3, 100, 300] {
             let numbers = (0..size).map(|n| n * step);
             let table = numbers.map(|n| (n, verdicts[usize::try_from(n / step).unwrap() % verdicts.len()]));
-            agrees(&table.collect());
+            agrees(&table.collect(), Verdict::Refuse(38));
         }
     }
-    agrees(&[(0, Verdict::Allow), (u32::MAX, Verdict::Allow)].into());
+    agrees(
+        &[(0, Verdict::Allow), (u32::MAX, Verdict::Allow)].into(),
+        Verdict::Refuse(1),
+    );
 }

@@ -20,6 +20,7 @@ mod stage;
 mod system_calls;
 
 pub use ids::{Maps, write_maps};
+pub use system_calls::restrict_guest;
 
 use crate::plan::{Namespace, Plan, ResourceLimit, UserNamespace};
 use rustix::process::{Resource, Rlimit, setrlimit};

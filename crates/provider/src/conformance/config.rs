@@ -358,10 +358,30 @@ async fn memory_limit(subject: &Subject) -> Outcome {
     let copy = |size: &str| format!("dd if=/dev/zero of=/dev/null bs={size} count=1 2>/dev/null");
     let small = place.sh(copy("1048576")).await?;
     ensure!(small.success(), "the control does not run: {}", shown(&small));
+    if !subject.facts.outlives_memory_limit {
+        return ends_at_the_limit(&place, copy("536870912")).await;
+    }
     let large = place.sh(copy("536870912")).await?;
     ensure!(!large.success(), "512 MiB were used where 64 MiB are allowed");
     ensure_end("the next command", &place.sh("true").await?, 0, None)?;
     Ok(Verdict::Passed)
+}
+
+/// The command has no result, or none of success; and what comes after it is told that the place is gone.
+async fn ends_at_the_limit(place: &Place<'_>, command: String) -> Outcome {
+    match place.execute(command.as_str(), ComputeConfig::new()).await {
+        Err(ExecuteError::Lost { .. }) => {}
+        Err(other) => return Err(Failure::from(other).during("expected Lost")),
+        Ok(result) => {
+            ensure!(!result.success(), "512 MiB were used where 64 MiB are allowed");
+            return Ok(Verdict::Passed);
+        }
+    }
+    match place.execute("true", ComputeConfig::new()).await {
+        Err(ExecuteError::Lost { .. } | ExecuteError::NoInstance { .. }) => Ok(Verdict::Passed),
+        Err(other) => Err(Failure::from(other).during("expected Lost or NoInstance")),
+        Ok(_) => Err(Failure::new("a place that was lost runs a command")),
+    }
 }
 
 async fn image(subject: &Subject) -> Outcome {

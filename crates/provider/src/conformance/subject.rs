@@ -23,12 +23,13 @@ pub struct Facts {
     pub(super) has_shell: bool,
     pub(super) has_terminals: bool,
     pub(super) honours_memory_limit: bool,
+    pub(super) outlives_memory_limit: bool,
     pub(super) honours_image: bool,
 }
 
 impl Facts {
     /// A place with a shell and terminals, whose processes and files are its own, and which honours image
-    /// and memory limit. `scratch` is an absolute directory inside that commands can write to.
+    /// and memory limit, and outlives a process that goes beyond that. `scratch` is an absolute directory inside that commands can write to.
     pub fn new(scratch: impl Into<PathBuf>) -> Self {
         Self {
             scratch: scratch.into(),
@@ -37,6 +38,7 @@ impl Facts {
             has_shell: true,
             has_terminals: true,
             honours_memory_limit: true,
+            outlives_memory_limit: true,
             honours_image: true,
         }
     }
@@ -68,6 +70,13 @@ impl Facts {
     /// Whether `resources.memory` is honoured. If not, it must be refused.
     pub fn honours_memory_limit(mut self, honours: bool) -> Self {
         self.honours_memory_limit = honours;
+        self
+    }
+
+    /// Whether a place goes on after a process of it that used more memory than `resources.memory`. If not, the
+    /// whole place ends, and says so.
+    pub fn outlives_memory_limit(mut self, outlives: bool) -> Self {
+        self.outlives_memory_limit = outlives;
         self
     }
 

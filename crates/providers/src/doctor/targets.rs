@@ -78,9 +78,20 @@ impl Targets {
             ("--abstract-socket", self.abstract_name.clone().into()),
             ("--scratch", scratch.into()),
         ];
+        let disk = first_disk().map(|disk| ("--disk", OsString::from(disk)));
         pairs
             .into_iter()
+            .chain(disk)
             .flat_map(|(name, value)| [name.into(), value])
             .collect()
     }
+}
+
+/// The numbers of a disk of this host: a place need not name one in its own /proc to reach it.
+fn first_disk() -> Option<String> {
+    let text = fs::read_to_string("/proc/partitions").ok()?;
+    text.lines().skip(2).find_map(|line| {
+        let mut fields = line.split_ascii_whitespace();
+        Some(format!("{}:{}", fields.next()?, fields.next()?))
+    })
 }

@@ -2,8 +2,8 @@
 
 use crate::state::{InstanceFolder, State};
 use std::ffi::OsString;
-use std::path::PathBuf;
-use stead_types::{Availability, Axes, ComputeConfig, ProvisionError};
+use std::path::{Path, PathBuf};
+use stead_types::{Availability, Axes, ComputeConfig, MemoryError, ProvisionError};
 use stead_wire::TreeTracking;
 
 /// One such provider.
@@ -18,14 +18,40 @@ pub trait Kind: Send + Sync + std::fmt::Debug + 'static {
     /// Whether a command gets the host's variables unless the configuration says otherwise.
     const INHERITS_ENV: bool;
 
+    /// What the isolation rests on besides the kernel and this build, such as the version of a runtime. `None` while
+    /// it is not known: then nothing that was observed counts. By default there is nothing else.
+    fn version(&self) -> Option<String> {
+        Some(String::new())
+    }
+
     /// Whether instances could be made now. The folder for instances and the supervisor are there.
     async fn probe(&self, state: &State) -> Availability;
+
+    /// Whether instances could be made with this configuration, asked right before one is. By default nobody asks
+    /// again.
+    async fn verify(&self, _state: &State, _config: &ComputeConfig) -> Availability {
+        Availability::Available
+    }
 
     /// Refuses what it cannot honour.
     fn check(&self, config: &ComputeConfig) -> Result<(), ProvisionError>;
 
     /// The whole environment of the supervisor of an instance, and so that of every command.
     fn env(&self, config: &ComputeConfig) -> Vec<(OsString, OsString)>;
+
+    /// Saves the memory of an instance. By default there is no way to.
+    async fn save_memory(&self, _: &InstanceFolder, _: &Path) -> Result<(), MemoryError> {
+        Err(MemoryError::Unsupported {
+            provider: Self::NAME.to_owned(),
+        })
+    }
+
+    /// Goes on from what was saved.
+    async fn restore_memory(&self, _: &InstanceFolder, _: &Path) -> Result<(), MemoryError> {
+        Err(MemoryError::Unsupported {
+            provider: Self::NAME.to_owned(),
+        })
+    }
 
     /// Makes what an instance needs in its folder, and says how its supervisor is to serve it.
     fn start(&self, folder: &InstanceFolder, config: &ComputeConfig) -> Result<Start, ProvisionError>;
@@ -42,6 +68,10 @@ pub struct Start {
     pub tree: Option<TreeTracking>,
     /// The file with its plan of confinement.
     pub plan: Option<PathBuf>,
+    /// What its keeper has to do, where the supervisor is no process of this host but the first one of a place that
+    /// a runtime makes. Nothing of `tree` and `plan` counts then.
+    #[cfg(feature = "gvisor")]
+    pub kept: Option<stead_confine::Kept>,
     /// Directories of its cgroups, for whoever has to clean up when it cannot.
     pub groups: Vec<PathBuf>,
     /// What is told of the instance besides.

@@ -3,27 +3,35 @@
 //! A supervisor process stands for each instance: it keeps the trees together without changing anything in the
 //! caller's process, and it ends them when the caller is gone by whatever signal.
 
+#[cfg(any(feature = "native", feature = "gvisor"))]
+pub(crate) mod groups;
+#[cfg(any(feature = "native", feature = "gvisor"))]
+pub(crate) mod host_view;
+#[cfg(feature = "gvisor")]
+pub(crate) mod kept;
 mod kind;
 mod provision;
 mod remove;
 
 pub use kind::{Kind, Start};
+#[cfg(feature = "gvisor")]
+pub(crate) use provision::OWNER_GRACE_SECONDS;
 pub(crate) use provision::failed;
+#[cfg(feature = "gvisor")]
+pub(crate) use remove::signal;
 
 use crate::adopt::{self, adopt};
 use crate::place::Place;
-use crate::state::{Record, State};
+use crate::state::{InstanceFolder, Record, State};
 use async_trait::async_trait;
 use std::collections::HashMap;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use stead_provider::{Files, Process, Provider};
 use stead_types::{
     Availability, Axes, CommandLine, ComputeConfig, ComputeInstance, ExecResult, ExecuteError, FilesError,
-    InstanceId, InstanceStatus, ListError, ProvisionError, ShutdownError,
+    InstanceId, InstanceStatus, ListError, MemoryError, ProvisionError, ShutdownError,
 };
-
-/// All that the isolation rests on is the kernel and this build.
-const VERSION: &str = "";
 
 /// A provider of one kind. See the module's documentation.
 ///
@@ -70,6 +78,11 @@ impl<K: Kind> Hosted<K> {
         }
     }
 
+    #[cfg(feature = "gvisor")]
+    pub(crate) fn kind(&self) -> &K {
+        &self.kind
+    }
+
     fn state(&self) -> std::io::Result<State> {
         let mut slot = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(state) = &*slot {
@@ -112,6 +125,18 @@ impl<K: Kind> Hosted<K> {
         Some(place)
     }
 
+    /// The folder of an instance of this provider.
+    fn own_folder(&self, id: &InstanceId) -> Result<InstanceFolder, MemoryError> {
+        let folder = self.state().ok().and_then(|state| state.find(id));
+        let is_own = |folder: &InstanceFolder| {
+            let record = folder.record();
+            record.is_ok_and(|record| record.instance.provider == K::NAME)
+        };
+        folder
+            .filter(is_own)
+            .ok_or_else(|| MemoryError::NoInstance { instance: id.clone() })
+    }
+
     fn list_failed(error: std::io::Error) -> ListError {
         let reason = error.to_string();
         ListError::Failed {
@@ -133,18 +158,20 @@ impl<K: Kind> Provider for Hosted<K> {
     }
 
     fn observed_axes(&self) -> Axes {
-        match self.state() {
-            Ok(state) if K::AXES == Axes::UNKNOWN => state.observed(K::NAME, VERSION),
-            Ok(_) | Err(_) => K::AXES,
+        match (self.state(), self.kind.version()) {
+            (Ok(state), Some(version)) if K::AXES == Axes::UNKNOWN => state.observed(K::NAME, &version),
+            _ => K::AXES,
         }
     }
 
     async fn keep_observed(&self, axes: Axes) {
-        if K::AXES == Axes::UNKNOWN
-            && let Err(error) = self
-                .state()
-                .and_then(|state| state.keep_observed(K::NAME, VERSION, axes))
-        {
+        let Some(version) = self.kind.version().filter(|_| K::AXES == Axes::UNKNOWN) else {
+            return;
+        };
+        let kept = self
+            .state()
+            .and_then(|state| state.keep_observed(K::NAME, &version, axes));
+        if let Err(error) = kept {
             tracing::warn!(provider = K::NAME, %error, "what was observed could not be kept");
         }
     }
@@ -176,6 +203,10 @@ impl<K: Kind> Provider for Hosted<K> {
         let state = self
             .state()
             .map_err(|error| failed(K::NAME, "its folder cannot be used", error))?;
+        if let Availability::Unavailable(missing) = self.kind.verify(&state, &config).await {
+            let provider = K::NAME.to_owned();
+            return Err(ProvisionError::Unavailable { provider, missing });
+        }
         let place = provision::provision(&self.kind, &state, config, self.observed_axes()).await?;
         let instance = place.instance.clone();
         self.places()
@@ -254,7 +285,9 @@ impl<K: Kind> Provider for Hosted<K> {
         let own = records
             .into_iter()
             .filter(|(_, record)| record.instance.provider == K::NAME);
-        Ok(own.map(|(_, record)| self.with_status(record)).collect())
+        Ok(own
+            .map(|(folder, record)| self.with_status(&folder, record))
+            .collect())
     }
 
     async fn status(&self, id: &InstanceId) -> Result<Option<ComputeInstance>, ListError> {
@@ -263,7 +296,7 @@ impl<K: Kind> Provider for Hosted<K> {
             return Ok(None);
         };
         match folder.record() {
-            Ok(record) if record.instance.provider == K::NAME => Ok(Some(self.with_status(record))),
+            Ok(record) if record.instance.provider == K::NAME => Ok(Some(self.with_status(&folder, record))),
             Ok(_) => Ok(None),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(Self::list_failed(error)),
@@ -277,6 +310,16 @@ impl<K: Kind> Provider for Hosted<K> {
         }
     }
 
+    async fn save_memory(&self, id: &InstanceId, image: &Path) -> Result<(), MemoryError> {
+        let folder = self.own_folder(id)?;
+        self.kind.save_memory(&folder, image).await
+    }
+
+    async fn restore_memory(&self, id: &InstanceId, image: &Path) -> Result<(), MemoryError> {
+        let folder = self.own_folder(id)?;
+        self.kind.restore_memory(&folder, image).await
+    }
+
     async fn prune(&self) -> Result<Vec<InstanceId>, ListError> {
         let state = self.state().map_err(Self::list_failed)?;
         remove::prune(&state, K::NAME).await.map_err(Self::list_failed)
@@ -285,14 +328,15 @@ impl<K: Kind> Provider for Hosted<K> {
 
 impl<K: Kind> Hosted<K> {
     /// The record says how it was; whether it still is, its supervisor's process says.
-    fn with_status(&self, record: Record) -> ComputeInstance {
+    fn with_status(&self, folder: &InstanceFolder, record: Record) -> ComputeInstance {
         let mut instance = record.instance;
         let alive = record
             .supervisor
             .as_ref()
             .is_some_and(crate::state::ProcessIdentity::is_alive);
         let failed = matches!(self.places().get(&instance.id), Some(Entry::Error(_)));
-        instance.status = match (failed, alive) {
+        let runs = alive && !folder.is_parked();
+        instance.status = match (failed, runs) {
             (true, _) => InstanceStatus::Error,
             (false, true) => InstanceStatus::Running,
             (false, false) => InstanceStatus::Stopped,

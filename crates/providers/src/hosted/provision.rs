@@ -21,10 +21,10 @@ use tokio::io::AsyncReadExt;
 use tokio::process::{Child, Command};
 
 /// How long a supervisor goes on without its owner. Short: nobody of this host needs longer to dial again.
-const OWNER_GRACE_SECONDS: u64 = 10;
+pub const OWNER_GRACE_SECONDS: u64 = 10;
 
 /// Says to a supervisor that its folder is complete.
-const GO: u8 = b'g';
+pub(super) const GO: u8 = b'g';
 
 /// Bytes of what a supervisor says of its failure, and how long it may take to say it.
 const LAST_WORDS: u64 = 4 << 10;
@@ -71,7 +71,7 @@ pub async fn provision<K: Kind>(
     socket
         .write_all(&[GO])
         .map_err(|error| failed("the supervisor is gone", error))?;
-    let link = match connect(folder.get(), &key, socket).await {
+    let link = match reach(&start, folder.get(), &key, socket, &mut child).await {
         Ok(link) => link,
         Err(error) => return Err(failed(&child.last_words().await, error)),
     };
@@ -101,14 +101,14 @@ pub async fn provision<K: Kind>(
 }
 
 /// Removes the folder of an instance that did not come up.
-struct FolderGuard(Option<InstanceFolder>);
+pub(super) struct FolderGuard(pub(super) Option<InstanceFolder>);
 
 impl FolderGuard {
     #[expect(
         clippy::expect_used,
         reason = "only `disarm`, which consumes the guard, empties it"
     )]
-    fn get(&self) -> &InstanceFolder {
+    pub(super) fn get(&self) -> &InstanceFolder {
         self.0.as_ref().expect("the guard is armed")
     }
 
@@ -127,7 +127,7 @@ impl Drop for FolderGuard {
 }
 
 /// Kills the supervisor of an instance that did not come up; it has started nothing yet.
-struct ChildGuard(Option<Child>);
+pub(super) struct ChildGuard(pub(super) Option<Child>);
 
 impl ChildGuard {
     fn pid(&self) -> i32 {
@@ -138,8 +138,35 @@ impl ChildGuard {
             .unwrap_or(0)
     }
 
+    /// Whether it has ended.
+    #[cfg(feature = "gvisor")]
+    pub(super) fn has_ended(&mut self) -> bool {
+        self.0
+            .as_mut()
+            .is_none_or(|child| !matches!(child.try_wait(), Ok(None)))
+    }
+
+    /// Whether it ended as it should.
+    #[cfg(feature = "gvisor")]
+    pub(super) fn succeeded(&mut self) -> bool {
+        let ended = self.0.as_mut().map(Child::try_wait);
+        matches!(ended, Some(Ok(Some(status))) if status.success())
+    }
+
+    /// Asks it to end, and waits for that.
+    #[cfg(feature = "gvisor")]
+    pub(super) async fn terminate(&mut self, patience: Duration) -> io::Result<()> {
+        if let Some(pid) = rustix::process::Pid::from_raw(self.pid()) {
+            rustix::process::kill_process(pid, rustix::process::Signal::TERM)?;
+        }
+        if let Some(child) = &mut self.0 {
+            tokio::time::timeout(patience, child.wait()).await??;
+        }
+        Ok(())
+    }
+
     /// What a supervisor that does not come up says of it, for a person.
-    async fn last_words(&mut self) -> String {
+    pub(super) async fn last_words(&mut self) -> String {
         let mut said = Vec::new();
         if let Some(stderr) = self.0.as_mut().and_then(|child| child.stderr.take()) {
             let mut limited = stderr.take(LAST_WORDS);
@@ -171,7 +198,11 @@ impl Drop for ChildGuard {
 }
 
 /// Starts the supervisor of an instance that is not there yet.
-fn spawn(program: &Path, id: &InstanceId, env: Vec<(OsString, OsString)>) -> io::Result<(Child, UnixStream)> {
+pub(super) fn spawn(
+    program: &Path,
+    id: &InstanceId,
+    env: Vec<(OsString, OsString)>,
+) -> io::Result<(Child, UnixStream)> {
     let (ours, theirs) = UnixStream::pair()?;
     let mut command = Command::new(program);
     // Its arguments can be read in the place: they name nothing of the host.
@@ -191,7 +222,7 @@ fn spawn(program: &Path, id: &InstanceId, env: Vec<(OsString, OsString)>) -> io:
 }
 
 /// Tells a supervisor which folder is its own.
-fn announce(socket: &mut UnixStream, folder: &InstanceFolder) -> io::Result<()> {
+pub(super) fn announce(socket: &mut UnixStream, folder: &InstanceFolder) -> io::Result<()> {
     socket.write_all(folder.path().as_os_str().as_bytes())?;
     socket.write_all(&[0])
 }
@@ -199,6 +230,10 @@ fn announce(socket: &mut UnixStream, folder: &InstanceFolder) -> io::Result<()> 
 /// Writes what the supervisor reads once it is told to go on.
 fn describe_start(folder: &InstanceFolder, config: &ComputeConfig, start: &Start) -> io::Result<()> {
     folder.write_groups(&start.groups)?;
+    #[cfg(feature = "gvisor")]
+    if let Some(kept) = &start.kept {
+        return super::kept::describe(folder, kept);
+    }
     let id = folder.id();
     let mut options: Vec<OsString> = vec!["--stdin-connection".into()];
     let mut option = |name: &str, value: OsString| options.extend([name.into(), value]);
@@ -220,6 +255,25 @@ fn describe_start(folder: &InstanceFolder, config: &ComputeConfig, start: &Start
         option("--plan", plan.into());
     }
     folder.write_options(&options)
+}
+
+/// The first connection to the supervisor.
+#[cfg_attr(
+    not(feature = "gvisor"),
+    expect(unused_variables, reason = "only a place that is kept is waited for")
+)]
+async fn reach(
+    start: &Start,
+    folder: &InstanceFolder,
+    key: &Key,
+    socket: UnixStream,
+    child: &mut ChildGuard,
+) -> io::Result<Link> {
+    #[cfg(feature = "gvisor")]
+    if start.kept.is_some() {
+        return super::kept::connect(folder, key, socket, child).await;
+    }
+    connect(folder, key, socket).await
 }
 
 async fn connect(folder: &InstanceFolder, key: &Key, socket: UnixStream) -> io::Result<Link> {

@@ -24,7 +24,8 @@ pub async fn remove(folder: &InstanceFolder, link: Option<&Link>) -> io::Result<
     let supervisor = folder.record().ok().and_then(|record| record.supervisor);
     // Read before the supervisor takes its folder away.
     let cgroups = cgroups(folder);
-    match link {
+    // What is parked hears nothing.
+    match link.filter(|_| !folder.is_parked()) {
         Some(link) => drop(link.shut_down(PATIENCE).await),
         None => {
             if let Some(supervisor) = &supervisor {
@@ -73,7 +74,8 @@ pub async fn prune(state: &State, provider: &str) -> io::Result<Vec<InstanceId>>
     Ok(removed)
 }
 
-fn signal(process: &ProcessIdentity, signal: Signal) {
+/// Signals a process, and no later one with its number.
+pub fn signal(process: &ProcessIdentity, signal: Signal) {
     let Some(pid) = Pid::from_raw(process.pid) else {
         return;
     };

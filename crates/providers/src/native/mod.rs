@@ -1,36 +1,20 @@
 //! `native`: a place made of the kernel's own means, with the host's programs and nothing else of the host. No
 //! daemon, no image, no root needed.
 
-mod groups;
 mod host;
-mod options;
 
-use crate::hosted::{Hosted, Kind, Start, failed};
+use crate::hosted::groups::{self, Hierarchies};
+use crate::hosted::{Hosted, Kind, Start, failed, host_view};
 use crate::state::{InstanceFolder, State};
-use groups::Hierarchies;
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, chown};
 use std::path::{Path, PathBuf};
-use stead_confine::{Grant, Host, Limits, Network, Plan, Policy, UserNamespace, compile};
-use stead_types::{Availability, Axes, ComputeConfig, NetworkPolicy, ProvisionError};
+use stead_confine::{Host, Plan, UserNamespace, compile};
+use stead_types::{Availability, Axes, ComputeConfig, ProvisionError};
 
 /// The name under which this provider is registered.
 pub const NAME: &str = "native";
-
-/// Where commands start, and the only directory besides those in memory that they can write.
-const WORKSPACE: &str = "/workspace";
-
-/// What a command finds in its environment besides what it is given.
-const ENV: [(&str, &str); 4] = [
-    (
-        "PATH",
-        "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-    ),
-    ("HOME", "/root"),
-    ("LANG", "C.UTF-8"),
-    ("USER", "root"),
-];
 
 /// Runs commands in places made of namespaces.
 pub type NativeProvider = Hosted<Native>;
@@ -62,12 +46,11 @@ impl Kind for Native {
     }
 
     fn check(&self, config: &ComputeConfig) -> Result<(), ProvisionError> {
-        options::check(config, rustix::process::geteuid().is_root())
+        host_view::check(NAME, config, rustix::process::geteuid().is_root(), &[])
     }
 
     fn env(&self, _: &ComputeConfig) -> Vec<(OsString, OsString)> {
-        ENV.map(|(name, value)| (OsString::from(name), OsString::from(value)))
-            .to_vec()
+        host_view::env()
     }
 
     fn start(&self, folder: &InstanceFolder, config: &ComputeConfig) -> Result<Start, ProvisionError> {
@@ -78,24 +61,9 @@ impl Kind for Native {
         );
         let hierarchies = Hierarchies::look().map_err(|error| failed(NAME, "the cgroups", error))?;
         let name = format!("stead-{}", folder.id());
-        let groups = groups::plan(&config.resources, &hierarchies, &name)?;
-        let grants = grants(config)?;
-        let cleared = options::weakened(config, &grants)?;
-        let policy = Policy {
-            hostname: hostname(folder),
-            stage: folder.path().join("root"),
-            workspace: folder.work(),
-            grants,
-            network: match config.network {
-                Some(NetworkPolicy::Full) => Network::Full,
-                _ => Network::None,
-            },
-            limits: Limits {
-                disk: config.resources.disk,
-                open_files: None,
-            },
-            groups,
-        };
+        let groups = groups::plan(NAME, &config.resources, &hierarchies, &name)?;
+        let policy = host_view::policy(NAME, folder, config, groups)?;
+        let cleared = host_view::weakened(NAME, config, &policy.grants)?;
         let plan = compile(&policy, &host);
         #[cfg(feature = "attack-tests")]
         let plan = self.altered(plan);
@@ -105,12 +73,16 @@ impl Kind for Native {
         let file = folder.path().join("plan");
         crate::supervisor::write_private(&file, &bytes).map_err(made)?;
         Ok(Start {
-            workdir: config.workdir.clone().unwrap_or_else(|| WORKSPACE.into()),
+            workdir: config
+                .workdir
+                .clone()
+                .unwrap_or_else(|| host_view::WORKSPACE.into()),
             cleared,
             tree: None,
             plan: Some(file),
             groups: plan.groups.iter().map(|group| group.path.clone()).collect(),
             metadata: metadata(&plan),
+            ..Start::default()
         })
     }
 }
@@ -132,31 +104,6 @@ fn directory(path: &Path, plan: &Plan) -> io::Result<()> {
         UserNamespace::Last { uids, gids } => chown(path, Some(uids.outside), Some(gids.outside)),
         UserNamespace::First { .. } => Ok(()),
     }
-}
-
-/// Short enough for a prompt, and unlike those of its neighbours: the end of the id is random.
-fn hostname(folder: &InstanceFolder) -> String {
-    let id = folder.id().to_string();
-    let tail: Vec<char> = id.chars().rev().take(12).collect();
-    tail.into_iter().rev().collect()
-}
-
-fn grants(config: &ComputeConfig) -> Result<Vec<Grant>, ProvisionError> {
-    let grant = |mount: &stead_types::Mount| {
-        let host = mount.host.canonicalize().map_err(|error| {
-            failed(
-                NAME,
-                &format!("the mount's host path {}", mount.host.display()),
-                error,
-            )
-        })?;
-        Ok(Grant {
-            host,
-            place: mount.place.clone(),
-            read_only: mount.read_only,
-        })
-    };
-    config.mounts.iter().map(grant).collect()
 }
 
 fn metadata(plan: &Plan) -> serde_json::Map<String, serde_json::Value> {

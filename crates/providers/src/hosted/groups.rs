@@ -1,6 +1,5 @@
 //! The cgroups of a place: which hierarchies limit what, where one of ours can be made, and what is written there.
 
-use super::NAME;
 use rustix::fs::Access;
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,10 +8,12 @@ use std::path::{Path, PathBuf};
 use stead_confine::ControlGroup;
 use stead_types::{ProvisionError, Resources};
 
-/// Limits of a place unless the configuration says otherwise, where there is a cgroup to hold them: the same as
+/// Processes of a place unless the configuration says otherwise, where there is a cgroup to hold them: the same as
 /// with `docker`, so that a hostile command does the same little harm.
-const PIDS: u64 = 512;
-const MEMORY: u64 = 2 << 30;
+pub const PIDS: u64 = 512;
+
+/// The same for bytes of memory.
+pub const MEMORY: u64 = 2 << 30;
 
 /// Microseconds of the period in which processor time is counted; the kernel's own default.
 const PERIOD: u64 = 100_000;
@@ -152,6 +153,7 @@ fn unified(mount: &Path, own: &Path) -> Option<Parent> {
 /// The cgroups that hold what is asked for. A limit that was asked for and that no hierarchy can hold is an error;
 /// the default limit of processes is set where it can be.
 pub fn plan(
+    provider: &str,
     resources: &Resources,
     hierarchies: &Hierarchies,
     name: &str,
@@ -164,7 +166,7 @@ pub fn plan(
     for (controller, asked) in asked {
         if asked && hierarchies.holder(controller).is_none() {
             return Err(ProvisionError::Unsupported {
-                provider: NAME.to_owned(),
+                provider: provider.to_owned(),
                 key: format!("resources.{}", controller.name()),
                 reason: format!(
                     "there is no cgroup with the controller {} below which this user could make one",
@@ -272,7 +274,7 @@ mod tests {
         let own = "3:memory:/a\n2:cpu,cpuacct:/a\n1:pids:/a\n0::/a\n";
         let found = Hierarchies::find(mounts, own, dir.path());
         assert_eq!(
-            shown(&plan(&all(), &found, "n").unwrap(), dir.path()),
+            shown(&plan("native", &all(), &found, "n").unwrap(), dir.path()),
             "cg/cpu,cpuacct/a/n [(\"cpu.cfs_period_us\", \"100000\"), (\"cpu.cfs_quota_us\", \"50000\")]\n\
              cg/memory/a/n [(\"memory.limit_in_bytes\", \"67108864\"), (\"memory.memsw.limit_in_bytes\", \"67108864\")]\n\
              cg/pids/a/n [(\"pids.max\", \"20\")]"
@@ -293,7 +295,7 @@ mod tests {
         );
         let found = Hierarchies::find("cgroup2 /cg cgroup2 rw 0 0\n", "0::/user/app/me\n", dir.path());
         assert_eq!(
-            shown(&plan(&all(), &found, "n").unwrap(), dir.path()),
+            shown(&plan("native", &all(), &found, "n").unwrap(), dir.path()),
             "cg/user/n [(\"cpu.max\", \"50000 100000\"), (\"memory.max\", \"67108864\"), (\"memory.swap.max\", \"0\"), \
              (\"pids.max\", \"20\")]"
         );
@@ -325,9 +327,9 @@ mod tests {
                 },
             ),
         ] {
-            let refused = plan(&resources, &none, "n").unwrap_err();
+            let refused = plan("native", &resources, &none, "n").unwrap_err();
             assert!(matches!(refused, ProvisionError::Unsupported { key: named, .. } if named == key));
         }
-        assert_eq!(plan(&Resources::default(), &none, "n").unwrap(), []);
+        assert_eq!(plan("native", &Resources::default(), &none, "n").unwrap(), []);
     }
 }
