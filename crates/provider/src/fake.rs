@@ -95,7 +95,7 @@ impl Provider for Fake {
 
     async fn probe(&self) -> Availability {
         if self.probes.fetch_add(1, Ordering::SeqCst) >= self.missing_from.load(Ordering::SeqCst) {
-            return Availability::missing("gone", "it went away", "Wait.");
+            return Availability::missing("probe_failed", "it went away", "Wait.");
         }
         let missing = self.missing.lock().unwrap().clone();
         missing.unwrap_or(Availability::Available)

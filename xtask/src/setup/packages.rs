@@ -12,7 +12,7 @@ struct Package {
     purpose: &'static str,
 }
 
-const PACKAGES: [Package; 5] = [
+const PACKAGES: [Package; 6] = [
     Package {
         name: "docker.io",
         program: "dockerd",
@@ -27,6 +27,11 @@ const PACKAGES: [Package; 5] = [
         name: "docker-registry",
         program: "docker-registry",
         purpose: "the tests that pull images",
+    },
+    Package {
+        name: "runsc",
+        program: "runsc",
+        purpose: "the runtime under the gvisor provider's tests",
     },
     Package {
         name: "bubblewrap",
