@@ -201,8 +201,18 @@ impl Transfer<'_> {
         (&partial.file)
             .seek(SeekFrom::Start(have.bytes))
             .map_err(partial.failed("write"))?;
+        self.copy(opened.reader, partial, have)?;
+        match have.bytes == total {
+            true => Ok(()),
+            false => Err(self.broken("it broke off")),
+        }
+    }
+
+    /// Appends what comes, and says when it is too much or too slow.
+    fn copy(&self, reader: impl Read, partial: &Partial, have: &mut Have) -> Result<(), Broken> {
+        let total = self.layer.size;
         // One byte more than there may be, to see it.
-        let mut reader = opened.reader.take((total - have.bytes).saturating_add(1));
+        let mut reader = reader.take((total - have.bytes).saturating_add(1));
         let mut pace = Pace::new(self.patience.window);
         let mut buffer = vec![0; 64 << 10];
         loop {
@@ -212,7 +222,7 @@ impl Transfer<'_> {
                 Err(error) => return Err(self.broken(&error.to_string())),
             };
             if count == 0 {
-                break;
+                return Ok(());
             }
             if have.bytes + count as u64 > total {
                 partial.truncate()?;
@@ -232,10 +242,6 @@ impl Transfer<'_> {
             if pace.is_too_slow(count as u64) {
                 return Err(self.broken("it is too slow"));
             }
-        }
-        match have.bytes == total {
-            true => Ok(()),
-            false => Err(self.broken("it broke off")),
         }
     }
 

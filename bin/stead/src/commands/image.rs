@@ -42,25 +42,7 @@ async fn pull(options: ImagePull) -> Result<u8, Failure> {
     })?;
     let is_over = Arc::new(AtomicBool::new(false));
     let heard = Arc::clone(&is_over);
-    let mut work = tokio::task::spawn_blocking(move || {
-        let screen = Mutex::new(Screen::new());
-        let tell = |event: PullEvent| {
-            screen
-                .lock()
-                .unwrap_or_else(|lock| lock.into_inner())
-                .show(&event);
-            match heard.load(Ordering::Relaxed) {
-                true => ControlFlow::Break(()),
-                false => ControlFlow::Continue(()),
-            }
-        };
-        let pulled = store.pull(&reference, &pull, &tell);
-        screen
-            .into_inner()
-            .unwrap_or_else(|lock| lock.into_inner())
-            .clear();
-        pulled
-    });
+    let mut work = tokio::task::spawn_blocking(move || watched(&store, &reference, &pull, &heard));
     let pulled = tokio::select! {
         pulled = &mut work => pulled,
         signal = ending.next() => {
@@ -83,6 +65,32 @@ async fn pull(options: ImagePull) -> Result<u8, Failure> {
     }
     .map_err(unprintable)?;
     Ok(0)
+}
+
+/// Pulls, and shows how far it is, until it is over or the word comes that it shall be.
+fn watched(
+    store: &Store,
+    reference: &Reference,
+    options: &PullOptions,
+    heard: &AtomicBool,
+) -> Result<ImageRecord, PullError> {
+    let screen = Mutex::new(Screen::new());
+    let tell = |event: PullEvent| {
+        screen
+            .lock()
+            .unwrap_or_else(|lock| lock.into_inner())
+            .show(&event);
+        match heard.load(Ordering::Relaxed) {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    };
+    let pulled = store.pull(reference, options, &tell);
+    screen
+        .into_inner()
+        .unwrap_or_else(|lock| lock.into_inner())
+        .clear();
+    pulled
 }
 
 fn reference(text: &str) -> Result<Reference, Failure> {

@@ -202,17 +202,7 @@ impl Registry {
         what: &str,
     ) -> Result<String, PullError> {
         let bad = |reason: &str| self.denied(what, reason);
-        let mut address =
-            Address::parse(realm, None).ok_or_else(|| bad("the place of its tokens is no address"))?;
-        if self.is_tls.load(Ordering::Relaxed) && !address.is_tls {
-            return Err(PullError::PlainHttp { url: address.shown() });
-        }
-        let scope = scope.unwrap_or_else(|| format!("repository:{}:pull", self.name.repository));
-        let query = [("service", service), ("scope", Some(scope))];
-        for (name, value) in query.into_iter().filter_map(|(name, value)| Some((name, value?))) {
-            let separator = if address.path.contains('?') { '&' } else { '?' };
-            address.path = format!("{}{separator}{name}={}", address.path, percent_encoded(&value));
-        }
+        let address = self.token_address(realm, service, scope, what)?;
         let basic = self.credentials.as_ref().map(Credentials::basic);
         let headers: Vec<_> = basic
             .iter()
@@ -246,6 +236,27 @@ impl Registry {
         sound
             .map(|token| format!("Bearer {token}"))
             .ok_or_else(|| bad("what came as its token is none"))
+    }
+
+    fn token_address(
+        &self,
+        realm: &str,
+        service: Option<String>,
+        scope: Option<String>,
+        what: &str,
+    ) -> Result<Address, PullError> {
+        let mut address = Address::parse(realm, None)
+            .ok_or_else(|| self.denied(what, "the place of its tokens is no address"))?;
+        if self.is_tls.load(Ordering::Relaxed) && !address.is_tls {
+            return Err(PullError::PlainHttp { url: address.shown() });
+        }
+        let scope = scope.unwrap_or_else(|| format!("repository:{}:pull", self.name.repository));
+        let query = [("service", service), ("scope", Some(scope))];
+        for (name, value) in query.into_iter().filter_map(|(name, value)| Some((name, value?))) {
+            let separator = if address.path.contains('?') { '&' } else { '?' };
+            address.path = format!("{}{separator}{name}={}", address.path, percent_encoded(&value));
+        }
+        Ok(address)
     }
 
     fn denied(&self, what: &str, reason: &str) -> PullError {

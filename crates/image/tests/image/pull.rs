@@ -458,3 +458,48 @@ fn a_pull_ends_when_the_caller_wants_and_leaves_nothing_half_made() {
         is_the_fixture(&found(&store, &text));
     }
 }
+
+/// Takes the tag away again, whatever becomes of the test.
+struct Tagged(String);
+
+impl Tagged {
+    fn new(name: String) -> Self {
+        let args = ["tag", stead_testkit::BUSYBOX_IMAGE, &name];
+        assert!(Command::new("docker").args(args).status().unwrap().success());
+        Self(name)
+    }
+}
+
+impl Drop for Tagged {
+    fn drop(&mut self) {
+        let _ = Command::new("docker")
+            .args(["rmi", "--no-prune", &self.0])
+            .output();
+    }
+}
+
+#[test]
+fn what_docker_pushes_is_what_comes() {
+    if !stead_testkit::engine_or_skip("what_docker_pushes_is_what_comes") {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let Some(registry) = Registry::start("what_docker_pushes_is_what_comes", dir.path(), false) else {
+        return;
+    };
+    let tagged = Tagged::new(format!("{}/pushed:1", registry.host));
+    let push = Command::new("docker").args(["push", &tagged.0]).output().unwrap();
+    assert!(push.status.success(), "{}", String::from_utf8_lossy(&push.stderr));
+    let store = Store::open(dir.path()).unwrap();
+    let options = PullOptions {
+        platform: Platform::of_this_host(),
+        ..PullOptions::default()
+    };
+    let pulled = pull_with(&store, &tagged.0, &options).unwrap().0;
+    // Docker prints the digest under which it pushed.
+    let told = String::from_utf8(push.stdout).unwrap();
+    assert!(told.contains(&pulled.digest.to_string()), "{told}");
+    let exported = format!("docker-daemon:{}", tagged.0);
+    let exported = pull_with(&store, &exported, &options).unwrap().0;
+    assert_eq!((exported.layers, exported.config), (pulled.layers, pulled.config));
+}
