@@ -16,13 +16,21 @@ pub fn signal(number: i32) -> Option<Signal> {
 /// `still_member` is false; if it dies after, the signal goes nowhere.
 pub fn signal_member(pid: i32, signal: Signal, still_member: impl FnOnce(i32) -> bool) {
     let Some(pid) = Pid::from_raw(pid) else { return };
-    let Ok(pinned) = pidfd_open(pid, PidfdFlags::empty()) else {
-        return;
+    let pinned = match pidfd_open(pid, PidfdFlags::empty()) {
+        Ok(pinned) => Some(pinned),
+        // A kernel in user space, such as gVisor's, in which all processes are the place's: a stranger would be one
+        // of them, and the number would have to go round between the look and the signal.
+        Err(rustix::io::Errno::NOSYS) => None,
+        Err(_) => return,
     };
-    if still_member(pid.as_raw_nonzero().get()) {
-        // Gone meanwhile is fine.
-        let _ = pidfd_send_signal(&pinned, signal);
+    if !still_member(pid.as_raw_nonzero().get()) {
+        return;
     }
+    // Gone meanwhile is fine.
+    let _ = match &pinned {
+        Some(pinned) => pidfd_send_signal(pinned, signal),
+        None => rustix::process::kill_process(pid, signal),
+    };
 }
 
 /// Parent of a process, `None` when it is gone.
