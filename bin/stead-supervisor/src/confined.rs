@@ -35,6 +35,8 @@ pub fn enter(plan: &Path, options: &mut Serve) -> io::Result<()> {
         None,
     )?;
     let maps = Maps::of(&plan, rustix::process::geteuid().is_root());
+    let owners =
+        enforce::owners(&plan).map_err(|error| step("map the owners of the image's files", &error))?;
     make_all(&plan.groups)?;
     let entry = Entry::open(&plan.groups).inspect_err(|_| remove(&plan.groups))?;
     let born_in = entry.born_in.as_ref().map(AsFd::as_fd);
@@ -59,7 +61,7 @@ pub fn enter(plan: &Path, options: &mut Serve) -> io::Result<()> {
             options.remove_at_end = None;
             // In the place no path leads to it.
             options.memory = MemoryWatch::of(plan.groups.iter().map(|group| &group.path));
-            confine(&plan, &inside)
+            confine(&plan, owners.as_ref(), &inside)
         }
     }
 }
@@ -69,13 +71,13 @@ fn step(what: &str, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{what}: {error}"))
 }
 
-fn confine(plan: &Plan, socket: &OwnedFd) -> io::Result<()> {
+fn confine(plan: &Plan, owners: Option<&OwnedFd>, socket: &OwnedFd) -> io::Result<()> {
     expect(socket, GO)?;
     let maps = || {
         say(socket, MAP)?;
         expect(socket, GO)
     };
-    enforce::enter(plan, maps).map_err(|failed| step(&failed.to_string(), &failed.source))?;
+    enforce::enter(plan, owners, maps).map_err(|failed| step(&failed.to_string(), &failed.source))?;
     // Without the process outside nobody would clean up. It is asked for last, because a change of identity
     // forgets it, and what happened before is seen by the socket.
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;

@@ -2,7 +2,8 @@
 
 use crate::host::{Host, RootEntry};
 use crate::plan::{
-    Bind, Capability, IdRange, LandlockRules, Namespace, Plan, ResourceLimit, Root, Step, UserNamespace,
+    Bind, Capability, IdRange, LandlockRules, Layers, Namespace, Plan, ResourceLimit, Root, Step,
+    UserNamespace,
 };
 use crate::policy::{Network, Policy};
 use std::path::{Path, PathBuf};
@@ -46,7 +47,7 @@ const READ_ONLY: [&str; 5] = ["bus", "fs", "irq", "mtrr", "sys"];
 /// The workspace.
 const WORKSPACE: &str = "/workspace";
 
-/// Makes the plan that carries out a policy on a host with the host's programs as root view.
+/// Makes the plan that carries out a policy on a host.
 pub fn compile(policy: &Policy, host: &Host) -> Plan {
     let mut namespaces = vec![
         Namespace::Mount,
@@ -68,6 +69,11 @@ pub fn compile(policy: &Policy, host: &Host) -> Plan {
         loopback: own_network,
         root: Root {
             stage: policy.stage.clone(),
+            layers: policy.image.as_ref().map(|image| Layers {
+                lower: image.layers.clone(),
+                changes: image.changes.clone(),
+                size: policy.limits.disk,
+            }),
             steps: steps(policy, host),
         },
         capabilities: vec![
@@ -114,8 +120,10 @@ fn users(host: &Host) -> UserNamespace {
 }
 
 fn steps(policy: &Policy, host: &Host) -> Vec<Step> {
-    let mut steps = programs(host);
-    steps.extend(etc(policy, host));
+    let mut steps = match policy.image {
+        Some(_) => names(policy),
+        None => [programs(host), etc(policy, host)].concat(),
+    };
     steps.extend(devices());
     steps.push(Step::Proc {
         hidden: HIDDEN.map(str::to_owned).to_vec(),
@@ -128,28 +136,9 @@ fn steps(policy: &Policy, host: &Host) -> Vec<Step> {
     };
     let disk = policy.limits.disk;
     steps.push(memory("/tmp", 0o1777, disk));
-    steps.push(memory(
-        "/run",
-        0o755,
-        Some(disk.map_or(SMALL, |disk| disk.min(SMALL))),
-    ));
-    steps.push(memory(
-        "/root",
-        0o700,
-        Some(disk.map_or(SMALL, |disk| disk.min(SMALL))),
-    ));
-    steps.push(Step::Directory {
-        place: "/var".into(),
-        mode: 0o755,
-    });
-    steps.push(Step::Link {
-        place: "/var/tmp".into(),
-        target: "/tmp".into(),
-    });
-    steps.push(Step::Link {
-        place: "/var/run".into(),
-        target: "/run".into(),
-    });
+    if policy.image.is_none() {
+        steps.extend(homes(disk));
+    }
     steps.push(match disk {
         // A directory of the host has no size that it could be held to.
         Some(_) => memory(WORKSPACE, 0o755, disk),
@@ -169,6 +158,30 @@ fn steps(policy: &Policy, host: &Host) -> Vec<Step> {
         }));
     }
     steps
+}
+
+/// What a place with the host's programs has of its own; an image brings these.
+fn homes(disk: Option<u64>) -> Vec<Step> {
+    let memory = |place: &str, mode, size| Step::Memory {
+        place: place.into(),
+        mode,
+        size,
+    };
+    let small = disk.map_or(SMALL, |disk| disk.min(SMALL));
+    let link = |place: &str, target: &str| Step::Link {
+        place: place.into(),
+        target: target.into(),
+    };
+    vec![
+        memory("/run", 0o755, Some(small)),
+        memory("/root", 0o700, Some(small)),
+        Step::Directory {
+            place: "/var".into(),
+            mode: 0o755,
+        },
+        link("/var/tmp", "/tmp"),
+        link("/var/run", "/run"),
+    ]
 }
 
 fn programs(host: &Host) -> Vec<Step> {
@@ -197,23 +210,35 @@ fn etc(policy: &Policy, host: &Host) -> Vec<Step> {
         content,
     };
     let nologin = "/usr/sbin/nologin";
-    let mut steps = vec![
+    let mut steps = names(policy);
+    steps.extend([
         file(
             "/etc/passwd",
             format!("root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:{nologin}\n"),
         ),
         file("/etc/group", "root:x:0:\ntty:x:5:\nnogroup:x:65534:\n".to_owned()),
+        file(
+            "/etc/nsswitch.conf",
+            "passwd: files\ngroup: files\nhosts: files dns\nservices: files\nprotocols: files\n".to_owned(),
+        ),
+    ]);
+    steps.extend(host.etc.iter().cloned().map(read_only));
+    steps
+}
+
+/// What every place has of its own in /etc: its name, and where names are asked for when there is a network.
+fn names(policy: &Policy) -> Vec<Step> {
+    let file = |place: &str, content: String| Step::File {
+        place: place.into(),
+        content,
+    };
+    let mut steps = vec![
         file("/etc/hostname", format!("{}\n", policy.hostname)),
         file(
             "/etc/hosts",
             format!("127.0.0.1 localhost {}\n::1 localhost\n", policy.hostname),
         ),
-        file(
-            "/etc/nsswitch.conf",
-            "passwd: files\ngroup: files\nhosts: files dns\nservices: files\nprotocols: files\n".to_owned(),
-        ),
     ];
-    steps.extend(host.etc.iter().cloned().map(read_only));
     if policy.network == Network::Full {
         steps.push(read_only("/etc/resolv.conf".into()));
     }
@@ -259,6 +284,10 @@ fn landlock(policy: &Policy, own_network: bool) -> LandlockRules {
     let mut write: Vec<PathBuf> = ["/dev", "/proc", "/root", "/run", "/tmp", WORKSPACE]
         .map(PathBuf::from)
         .to_vec();
+    if policy.image.is_some() {
+        // All of it is the place's own; what is mounted to be read only stays so.
+        write = vec!["/".into()];
+    }
     let writable = policy.grants.iter().filter(|grant| !grant.read_only);
     write.extend(writable.map(|grant| grant.place.clone()));
     LandlockRules {

@@ -21,7 +21,7 @@ pub use compile::compile;
 pub use host::{Host, RootEntry};
 pub use kept::Kept;
 pub use plan::{
-    Bind, Capability, ControlGroup, IdRange, LandlockRules, Namespace, Plan, ResourceLimit, Root, Step,
-    UserNamespace,
+    Bind, Capability, ControlGroup, IdRange, LandlockRules, Layers, Namespace, Plan, ResourceLimit, Root,
+    Step, UserNamespace,
 };
-pub use policy::{Grant, Limits, Network, Policy};
+pub use policy::{Grant, ImageRoot, Limits, Network, Policy};

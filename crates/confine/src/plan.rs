@@ -135,11 +135,25 @@ pub enum Step {
     Terminals,
 }
 
+/// Layers that lie upon each other, and what is changed upon them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Layers {
+    /// Directories of the host, the top one first, with the marks of overlayfs that need no right
+    /// (`userxattr`).
+    pub lower: Vec<PathBuf>,
+    /// Directory of the host that holds the changes.
+    pub changes: PathBuf,
+    /// Bytes of changes; with a number they are held in memory instead.
+    pub size: Option<u64>,
+}
+
 /// The file system of the place.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Root {
     /// Directory of the host on which it is built.
     pub stage: PathBuf,
+    /// What it begins with; nothing without.
+    pub layers: Option<Layers>,
     /// How.
     pub steps: Vec<Step>,
 }

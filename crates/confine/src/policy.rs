@@ -32,7 +32,16 @@ pub struct Limits {
     pub open_files: Option<u64>,
 }
 
-/// What is wanted of a place with the host's programs.
+/// An image as root view.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ImageRoot {
+    /// Its layers as directories of the host, the top one first.
+    pub layers: Vec<PathBuf>,
+    /// An empty directory of the host for what the place changes, unless `limits.disk` makes that memory.
+    pub changes: PathBuf,
+}
+
+/// What is wanted of a place.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Policy {
     /// Host name in the place.
@@ -41,6 +50,8 @@ pub struct Policy {
     pub stage: PathBuf,
     /// Directory of the host that is the workspace, unless `limits.disk` makes that one in memory.
     pub workspace: PathBuf,
+    /// The image whose files there are; without it those of the host's programs.
+    pub image: Option<ImageRoot>,
     /// What the caller grants besides.
     pub grants: Vec<Grant>,
     /// The network.

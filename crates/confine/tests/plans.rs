@@ -1,7 +1,7 @@
 //! Whole plans, as they would be carried out: what changes in one changes here, and is looked at.
 #![expect(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
-use stead_confine::{ControlGroup, Grant, Host, Limits, Network, Policy, RootEntry, compile};
+use stead_confine::{ControlGroup, Grant, Host, ImageRoot, Limits, Network, Policy, RootEntry, compile};
 
 fn host(uid: u32) -> Host {
     Host {
@@ -21,6 +21,7 @@ fn policy() -> Policy {
         hostname: "place".to_owned(),
         stage: "/state/root".into(),
         workspace: "/state/work".into(),
+        image: None,
         grants: Vec::new(),
         network: Network::None,
         limits: Limits::default(),
@@ -71,12 +72,36 @@ fn a_place_with_everything_that_can_be_asked_for() {
     insta::assert_snapshot!(shown(&asked, 0));
 }
 
+fn image() -> Policy {
+    Policy {
+        image: Some(ImageRoot {
+            layers: vec!["/data/top".into(), "/data/base".into()],
+            changes: "/state/changes".into(),
+        }),
+        ..policy()
+    }
+}
+
+#[test]
+fn a_place_with_the_files_of_an_image() {
+    insta::assert_snapshot!(shown(&image(), 0));
+}
+
 /// What no policy can ask for, because there is no word for it: every plan has it.
 #[test]
 fn no_policy_takes_a_wall_away() {
-    for uid in [0, 1000] {
-        for network in [Network::None, Network::Full] {
-            let plan = compile(&Policy { network, ..policy() }, &host(uid));
+    for policy in [policy(), image()] {
+        for (uid, network) in [
+            (0, Network::None),
+            (0, Network::Full),
+            (1000, Network::None),
+            (1000, Network::Full),
+        ] {
+            let policy = Policy {
+                network,
+                ..policy.clone()
+            };
+            let plan = compile(&policy, &host(uid));
             assert!(plan.no_new_privileges && plan.system_calls && plan.landlock.is_some());
             let (users, groups) = plan.users.maps();
             assert_ne!(

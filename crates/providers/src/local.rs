@@ -1,6 +1,6 @@
 //! `local`: a process group of the host, as the calling user, with no isolation at all, and it says so.
 
-use crate::hosted::{Hosted, Kind, Start};
+use crate::hosted::{Hosted, Kind, Start, View};
 use crate::state::{InstanceFolder, State};
 use std::ffi::OsString;
 use std::sync::Once;
@@ -48,7 +48,12 @@ impl Kind for Local {
         inherited(config.inherit_env.unwrap_or(InheritEnv::All))
     }
 
-    fn start(&self, folder: &InstanceFolder, config: &ComputeConfig) -> Result<Start, ProvisionError> {
+    fn start(
+        &self,
+        folder: &InstanceFolder,
+        config: &ComputeConfig,
+        _: &View,
+    ) -> Result<Start, ProvisionError> {
         if !self.quiet {
             warn_once();
         }

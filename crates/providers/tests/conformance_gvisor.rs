@@ -7,7 +7,9 @@ use stead_provider::conformance::{Facts, Subject, run_from_env};
 use stead_providers::GvisorProvider;
 use stead_types::{Availability, ComputeConfig, InstanceId};
 
+// Where there are several commands at once each needs a subreaper, which gVisor of 2022 does not have: docs/STATUS.md.
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "trees beside each other are not kept apart yet; the provider is not offered"]
 async fn gvisor_conforms() {
     let dir = tempfile::tempdir().unwrap();
     let provider = Arc::new(GvisorProvider::with_state_dir(dir.path().join("state")));

@@ -16,7 +16,7 @@ pub use filter::{FilterInstruction, filter_system_calls};
 pub use launch::{Identity, Launch, LaunchFailure, Launched, Stage, execute, launch};
 pub use namespaces::{
     MountAttributes, bring_up_loopback, enter_cgroup_namespace, enter_user_namespace, fork_into,
-    landlock_version, set_mount_attributes,
+    landlock_version, map_owners, set_mount_attributes,
 };
 pub use signals::{SignalFd, block_all_signals, reset_dispositions};
 pub use solo::{Forked, cloexec_inherited, close_all_except, exit_now, fork_single_threaded, take_inherited};

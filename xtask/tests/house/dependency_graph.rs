@@ -20,6 +20,7 @@ const ALLOWED: [(&str, &[&str]); 15] = [
             "stead-types",
             "stead-wire",
             "stead-confine",
+            "stead-image",
             "stead-provider",
             "stead-testkit",
         ],

@@ -139,8 +139,8 @@ fn configuration(
     let on_host = provider.inherits_host_env();
     let default = |key: &str| config.get(key).filter(|_| !on_host);
     let mut instance = ComputeConfig::new();
-    // These have no images: one that a file names for every project is not meant for who asks for them by name.
-    let has_images = !(named && matches!(provider.name(), "native" | "gvisor"));
+    // `gvisor` has no images: one that a file names for every project is not meant for who asks for it by name.
+    let has_images = !(named && provider.name() == "gvisor");
     let default_image = default("image").filter(|_| has_images);
     instance.image = run.image.clone().or_else(|| default_image.map(str::to_owned));
     instance.workdir = match &run.workdir {

@@ -1,7 +1,7 @@
 //! Who is who: the maps of the user namespace, and our own identity in it.
 
 use super::{During, StepFailed};
-use crate::plan::{IdRange, Plan};
+use crate::plan::{IdRange, Plan, UserNamespace};
 use rustix::process::{Gid, Uid};
 use std::fs;
 use std::io;
@@ -16,6 +16,16 @@ pub struct Maps {
 }
 
 impl Maps {
+    /// Those of root's places.
+    pub fn of_users(users: &UserNamespace) -> Self {
+        let (uids, gids) = users.maps();
+        Self {
+            uids,
+            gids,
+            deny_setgroups: false,
+        }
+    }
+
     /// Those of a plan; `is_root` is the caller's.
     pub fn of(plan: &Plan, is_root: bool) -> Self {
         let (uids, gids) = plan.users.maps();

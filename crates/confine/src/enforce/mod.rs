@@ -15,11 +15,13 @@ mod bpf;
 mod capabilities;
 mod ids;
 mod landlock;
+mod layers;
 mod root;
 mod stage;
 mod system_calls;
 
 pub use ids::{Maps, write_maps};
+pub use layers::owners;
 pub use system_calls::restrict_guest;
 
 use crate::plan::{Namespace, Plan, ResourceLimit, UserNamespace};
@@ -28,6 +30,7 @@ use rustix::thread::UnshareFlags;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::io;
+use std::os::fd::OwnedFd;
 
 /// A step that failed.
 #[derive(Debug)]
@@ -89,10 +92,14 @@ pub fn fork_flags(plan: &Plan) -> i32 {
     i32::try_from(flags.bits()).unwrap_or(0)
 }
 
-/// Confines this process, which was forked with [`fork_flags`]. `maps` asks the process outside to write the maps
+/// Confines this process, which was forked with [`fork_flags`]. `owners` is what [`owners`] gave before. `maps` asks the process outside to write the maps
 /// of our user namespace and returns when it has. Whatever the outcome, nothing that runs here afterwards has more
 /// than the plan gives.
-pub fn enter(plan: &Plan, maps: impl Fn() -> io::Result<()>) -> Result<Report, StepFailed> {
+pub fn enter(
+    plan: &Plan,
+    owners: Option<&OwnedFd>,
+    maps: impl Fn() -> io::Result<()>,
+) -> Result<Report, StepFailed> {
     if matches!(plan.users, UserNamespace::First { .. }) {
         maps().during("map the users of the place")?;
         ids::take_root()?;
@@ -104,7 +111,7 @@ pub fn enter(plan: &Plan, maps: impl Fn() -> io::Result<()>) -> Result<Report, S
     if plan.loopback {
         stead_sys::bring_up_loopback().during("bring up the loopback interface")?;
     }
-    root::build(plan)?;
+    root::build(plan, owners)?;
     if matches!(plan.users, UserNamespace::Last { .. }) {
         stead_sys::enter_user_namespace().during("enter a user namespace")?;
         maps().during("map the users of the place")?;

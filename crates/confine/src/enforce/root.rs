@@ -1,5 +1,6 @@
 //! Building the root of a place, and turning to it.
 
+use super::layers;
 use super::stage::{Stage, clone_tree, clone_tree_of};
 use super::{During, StepFailed};
 use crate::plan::{Bind, Plan, Step, UserNamespace};
@@ -22,7 +23,7 @@ const READ_ONLY: MountAttributes = MountAttributes {
 };
 
 /// Builds the root in the mount namespace that we are in, and makes it the only one there is.
-pub fn build(plan: &Plan) -> Result<(), StepFailed> {
+pub fn build(plan: &Plan, owners: Option<&OwnedFd>) -> Result<(), StepFailed> {
     let everything = MountPropagationFlags::REC | MountPropagationFlags::PRIVATE;
     mount_change("/", everything).during("cut the mounts off from the host's")?;
     // While the mounts still belong to the host, what is made has to be given to the place's root.
@@ -32,6 +33,9 @@ pub fn build(plan: &Plan) -> Result<(), StepFailed> {
     };
     let at = &plan.root.stage;
     memory(at, 0o755, None).during("mount the root of the place")?;
+    if let Some(layers) = &plan.root.layers {
+        layers::mount(at, layers, &plan.users, owners)?;
+    }
     let root = openat(
         CWD,
         at,
@@ -42,7 +46,12 @@ pub fn build(plan: &Plan) -> Result<(), StepFailed> {
     for step in &plan.root.steps {
         carry_out(&stage, step)?;
     }
-    set_mount_attributes(stage.root(), READ_ONLY, false).during("make the root read-only")?;
+    // What is changed upon layers is the place's own.
+    let attributes = match plan.root.layers {
+        Some(_) => SAFE,
+        None => READ_ONLY,
+    };
+    set_mount_attributes(stage.root(), attributes, false).during("protect the root")?;
     turn_to(&stage)
 }
 
@@ -79,11 +88,11 @@ fn carry_out(stage: &Stage, step: &Step) -> Result<(), StepFailed> {
 }
 
 /// A path that names what a descriptor names, for calls that take no descriptor.
-fn path_of(fd: &OwnedFd) -> PathBuf {
+pub(super) fn path_of(fd: &OwnedFd) -> PathBuf {
     format!("/proc/self/fd/{}", fd.as_raw_fd()).into()
 }
 
-fn memory(at: &Path, mode: u32, size: Option<u64>) -> rustix::io::Result<()> {
+pub(super) fn memory(at: &Path, mode: u32, size: Option<u64>) -> rustix::io::Result<()> {
     let size = size.map(|size| format!(",size={size}")).unwrap_or_default();
     let options = CString::new(format!("mode={mode:o}{size}")).unwrap_or_default();
     mount(

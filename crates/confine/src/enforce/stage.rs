@@ -91,7 +91,16 @@ impl Stage {
         let what = || format!("make the file {}", place.display());
         let (parent, name) = self.parent(place)?;
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = rustix::fs::openat(&parent, &name, flags, Mode::from_raw_mode(0o600)).during(what())?;
+        let create = || rustix::fs::openat(&parent, &name, flags, Mode::from_raw_mode(0o600));
+        let file = match create() {
+            // An image has one of its own. It is replaced and not written: it could be a link.
+            Err(Errno::EXIST) => {
+                rustix::fs::unlinkat(&parent, &name, AtFlags::empty()).during(what())?;
+                create()
+            }
+            other => other,
+        }
+        .during(what())?;
         let mut rest = content;
         while !rest.is_empty() {
             let written = rustix::io::write(&file, rest).during(what())?;

@@ -16,7 +16,7 @@ mod verify;
 pub use bundle::{Bundle, Entry, Inside, NotText, bundle};
 
 use crate::hosted::groups::{self, Hierarchies, MEMORY, PIDS};
-use crate::hosted::{Hosted, Kind, OWNER_GRACE_SECONDS, Start, failed, host_view};
+use crate::hosted::{Hosted, Kind, OWNER_GRACE_SECONDS, Start, View, failed, host_view};
 use crate::state::{InstanceFolder, State};
 use runtime::{Runsc, Settings};
 use std::ffi::OsString;
@@ -143,7 +143,12 @@ impl Kind for Gvisor {
         memory::restore(folder, image).await
     }
 
-    fn start(&self, folder: &InstanceFolder, config: &ComputeConfig) -> Result<Start, ProvisionError> {
+    fn start(
+        &self,
+        folder: &InstanceFolder,
+        config: &ComputeConfig,
+        _: &View,
+    ) -> Result<Start, ProvisionError> {
         let unavailable = |missing| ProvisionError::Unavailable {
             provider: NAME.to_owned(),
             missing,

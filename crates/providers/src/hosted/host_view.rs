@@ -50,11 +50,8 @@ pub fn check(
         provider: provider.to_owned(),
         source,
     })?;
-    if config.image.is_some() {
-        return Err(unsupported(
-            "image",
-            "its programs are the host's; images are not built yet",
-        ));
+    if config.image.is_some() && !(cfg!(feature = "image") && provider == "native") {
+        return Err(unsupported("image", "its programs are the host's"));
     }
     if matches!(config.inherit_env, Some(InheritEnv::All | InheritEnv::Minimal)) {
         return Err(unsupported(
@@ -180,6 +177,7 @@ pub fn policy(
         hostname: hostname(folder),
         stage: folder.path().join("root"),
         workspace: folder.work(),
+        image: None,
         grants: grants(provider, config)?,
         network: match config.network {
             Some(NetworkPolicy::Full) => Network::Full,

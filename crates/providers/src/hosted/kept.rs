@@ -101,7 +101,7 @@ pub async fn trial(
 ) -> Result<(), TrialError> {
     let id = InstanceId::generate();
     let program = state.supervisor()?;
-    let (child, mut owner) = spawn(&program, &id, env)?;
+    let (child, mut owner) = spawn(&program, &id, env, None)?;
     let mut child = ChildGuard(Some(child));
     announce(&mut owner, &state.folder(&id))?;
     let folder = FolderGuard(Some(state.create(&id, &new_key()?)?));

@@ -2,6 +2,7 @@
 
 use crate::state::{InstanceFolder, State};
 use std::ffi::OsString;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use stead_types::{Availability, Axes, ComputeConfig, MemoryError, ProvisionError};
 use stead_wire::TreeTracking;
@@ -36,8 +37,22 @@ pub trait Kind: Send + Sync + std::fmt::Debug + 'static {
     /// Refuses what it cannot honour.
     fn check(&self, config: &ComputeConfig) -> Result<(), ProvisionError>;
 
+    /// Refuses what would first have to be fetched from elsewhere: for a choice among providers. By default nothing
+    /// has to be.
+    fn at_hand(&self, _config: &ComputeConfig) -> Result<(), ProvisionError> {
+        Ok(())
+    }
+
     /// The whole environment of the supervisor of an instance, and so that of every command.
     fn env(&self, config: &ComputeConfig) -> Vec<(OsString, OsString)>;
+
+    /// What its places are made from, fetched where it is not there yet. By default the host's own.
+    async fn view(&self, config: &ComputeConfig) -> Result<View, ProvisionError> {
+        Ok(View {
+            env: self.env(config),
+            ..View::default()
+        })
+    }
 
     /// Saves the memory of an instance. By default there is no way to.
     async fn save_memory(&self, _: &InstanceFolder, _: &Path) -> Result<(), MemoryError> {
@@ -54,7 +69,25 @@ pub trait Kind: Send + Sync + std::fmt::Debug + 'static {
     }
 
     /// Makes what an instance needs in its folder, and says how its supervisor is to serve it.
-    fn start(&self, folder: &InstanceFolder, config: &ComputeConfig) -> Result<Start, ProvisionError>;
+    fn start(
+        &self,
+        folder: &InstanceFolder,
+        config: &ComputeConfig,
+        view: &View,
+    ) -> Result<Start, ProvisionError>;
+}
+
+/// What a place is made from.
+#[derive(Debug, Default)]
+pub struct View {
+    /// The whole environment of the supervisor, and so that of every command.
+    pub env: Vec<(OsString, OsString)>,
+    /// As whom commands run when the configuration does not say; `None` is as the supervisor.
+    pub user: Option<String>,
+    /// Layers of an image as directories of the host, the top one first; none without an image.
+    pub layers: Vec<PathBuf>,
+    /// Kept open by the supervisor for as long as it lives: the layers are not removed meanwhile.
+    pub lease: Option<OwnedFd>,
 }
 
 /// How a supervisor serves its instance.

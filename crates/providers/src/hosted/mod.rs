@@ -13,7 +13,7 @@ mod kind;
 mod provision;
 mod remove;
 
-pub use kind::{Kind, Start};
+pub use kind::{Kind, Start, View};
 #[cfg(feature = "gvisor")]
 pub(crate) use provision::OWNER_GRACE_SECONDS;
 pub(crate) use provision::failed;
@@ -177,7 +177,8 @@ impl<K: Kind> Provider for Hosted<K> {
     }
 
     fn check(&self, config: &ComputeConfig) -> Result<(), ProvisionError> {
-        self.kind.check(config)
+        self.kind.check(config)?;
+        self.kind.at_hand(config)
     }
 
     async fn probe(&self) -> Availability {

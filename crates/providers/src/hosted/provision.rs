@@ -46,7 +46,7 @@ pub fn failed(provider: &str, what: &str, error: impl Into<io::Error>) -> Provis
 pub async fn provision<K: Kind>(
     kind: &K,
     state: &State,
-    config: ComputeConfig,
+    mut config: ComputeConfig,
     observed: Axes,
 ) -> Result<Place, ProvisionError> {
     let failed = |what: &str, error| failed(K::NAME, what, error);
@@ -55,9 +55,11 @@ pub async fn provision<K: Kind>(
     let program = state
         .supervisor()
         .map_err(|error| failed("the supervisor could not be installed", error))?;
-    let env = kind.env(&config);
-    let (child, mut socket) =
-        spawn(&program, &id, env).map_err(|error| failed("the supervisor could not be started", error))?;
+    let mut view = kind.view(&config).await?;
+    config.user = config.user.or(view.user.take());
+    let (env, lease) = (std::mem::take(&mut view.env), view.lease.take());
+    let (child, mut socket) = spawn(&program, &id, env, lease)
+        .map_err(|error| failed("the supervisor could not be started", error))?;
     let mut child = ChildGuard(Some(child));
     // It is told before there is anything: should we die while we make it, the supervisor removes it.
     announce(&mut socket, &state.folder(&id)).map_err(|error| failed("the supervisor is gone", error))?;
@@ -65,7 +67,7 @@ pub async fn provision<K: Kind>(
         .create(&id, &key)
         .map_err(|error| failed("its folder could not be made", error))?;
     let folder = FolderGuard(Some(folder));
-    let start = kind.start(folder.get(), &config)?;
+    let start = kind.start(folder.get(), &config, &view)?;
     describe_start(folder.get(), &config, &start)
         .map_err(|error| failed("its folder could not be written", error))?;
     socket
@@ -202,6 +204,7 @@ pub(super) fn spawn(
     program: &Path,
     id: &InstanceId,
     env: Vec<(OsString, OsString)>,
+    lease: Option<OwnedFd>,
 ) -> io::Result<(Child, UnixStream)> {
     let (ours, theirs) = UnixStream::pair()?;
     let mut command = Command::new(program);
@@ -215,7 +218,8 @@ pub(super) fn spawn(
     command.env("STEAD_INSTANCE", id.as_str());
     command
         .stdin(Stdio::from(OwnedFd::from(theirs)))
-        .stdout(Stdio::null())
+        // It writes nothing there: that is only how it comes to hold it.
+        .stdout(lease.map_or_else(Stdio::null, Stdio::from))
         // It lets go of it as soon as it is up.
         .stderr(Stdio::piped());
     Ok((command.spawn()?, ours))

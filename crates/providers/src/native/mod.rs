@@ -2,15 +2,17 @@
 //! daemon, no image, no root needed.
 
 mod host;
+#[cfg(feature = "image")]
+mod image;
 
 use crate::hosted::groups::{self, Hierarchies};
-use crate::hosted::{Hosted, Kind, Start, failed, host_view};
+use crate::hosted::{Hosted, Kind, Start, View, failed, host_view};
 use crate::state::{InstanceFolder, State};
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, chown};
 use std::path::{Path, PathBuf};
-use stead_confine::{Host, Plan, UserNamespace, compile};
+use stead_confine::{Host, ImageRoot, Plan, Policy, UserNamespace, compile};
 use stead_types::{Availability, Axes, ComputeConfig, ProvisionError};
 
 /// The name under which this provider is registered.
@@ -53,7 +55,28 @@ impl Kind for Native {
         host_view::env()
     }
 
-    fn start(&self, folder: &InstanceFolder, config: &ComputeConfig) -> Result<Start, ProvisionError> {
+    #[cfg(feature = "image")]
+    fn at_hand(&self, config: &ComputeConfig) -> Result<(), ProvisionError> {
+        config.image.as_deref().map_or(Ok(()), image::at_hand)
+    }
+
+    #[cfg(feature = "image")]
+    async fn view(&self, config: &ComputeConfig) -> Result<View, ProvisionError> {
+        match config.image.as_deref() {
+            Some(name) => image::view(name, config).await,
+            None => Ok(View {
+                env: self.env(config),
+                ..View::default()
+            }),
+        }
+    }
+
+    fn start(
+        &self,
+        folder: &InstanceFolder,
+        config: &ComputeConfig,
+        view: &View,
+    ) -> Result<Start, ProvisionError> {
         let made = |error: io::Error| failed(NAME, "its folder could not be made", error);
         let host = Host::look(
             rustix::process::geteuid().as_raw(),
@@ -62,13 +85,23 @@ impl Kind for Native {
         let hierarchies = Hierarchies::look().map_err(|error| failed(NAME, "the cgroups", error))?;
         let name = format!("stead-{}", folder.id());
         let groups = groups::plan(NAME, &config.resources, &hierarchies, &name)?;
-        let policy = host_view::policy(NAME, folder, config, groups)?;
+        let image = (!view.layers.is_empty()).then(|| ImageRoot {
+            layers: view.layers.clone(),
+            changes: folder.path().join("changes"),
+        });
+        let policy = Policy {
+            image,
+            ..host_view::policy(NAME, folder, config, groups)?
+        };
         let cleared = host_view::weakened(NAME, config, &policy.grants)?;
         let plan = compile(&policy, &host);
         #[cfg(feature = "attack-tests")]
         let plan = self.altered(plan);
         directory(&policy.stage, &plan).map_err(made)?;
         directory(&policy.workspace, &plan).map_err(made)?;
+        if let Some(image) = &policy.image {
+            directory(&image.changes, &plan).map_err(made)?;
+        }
         let bytes = postcard::to_allocvec(&plan).map_err(|error| made(io::Error::other(error)))?;
         let file = folder.path().join("plan");
         crate::supervisor::write_private(&file, &bytes).map_err(made)?;
