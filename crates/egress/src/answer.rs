@@ -15,7 +15,11 @@ pub(crate) const TLS_ALERT: &[u8] = &[21, 3, 3, 0, 2, 2, 49];
 /// be taken for the next one.
 pub(crate) fn refusal(reason: &Reason, with_body: bool) -> Vec<u8> {
     let (code, status) = (reason.code(), status(reason));
-    let body = format!("stead: the request was not let out: {reason}.\ncode: {code}\n");
+    let word = match reason.decision() {
+        Decision::Failed => "failed",
+        Decision::Refused | Decision::Allowed => "refused",
+    };
+    let body = format!("stead: {word}: {reason}.\ncode: {code}\n");
     let length = body.len();
     let head = format!(
         "HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {length}\r\n\
