@@ -1,6 +1,7 @@
 //! What the proxy itself says to a place.
 
 use crate::event::{Decision, Reason};
+use stead_types::error::Code;
 
 /// To `CONNECT`, before the greeting is judged: the client sends nothing before it.
 pub(crate) const ESTABLISHED: &[u8] = b"HTTP/1.1 200 Connection established\r\n\r\n";
@@ -19,7 +20,7 @@ pub(crate) fn refusal(reason: &Reason, with_body: bool) -> Vec<u8> {
         Decision::Failed => "failed",
         Decision::Refused | Decision::Allowed => "refused",
     };
-    let body = format!("stead: {word}: {reason}.\ncode: {code}\n");
+    let body = format!("stead: {word}: {reason}. {}\ncode: {code}\n", reason.remedy());
     let length = body.len();
     let head = format!(
         "HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {length}\r\n\

@@ -67,10 +67,12 @@ impl<S: AsyncRead + AsyncWrite> Connection<S> {
         };
         let done = match head.method {
             Method::CONNECT => self.connect(&target).await,
-            _ => self.plain(head, &target, framing).await.map(|after| match after {
-                After::Next => Next::Head(bound),
-                After::Close => Next::End,
-            }),
+            _ => match self.plain(head, &target, framing).await {
+                Ok(After::Next) => Ok(Next::Head(bound)),
+                Ok(After::Close) => Ok(Next::End),
+                Ok(After::Linger) => Ok(self.end(b"").await),
+                Err(denial) => Err(denial),
+            },
         };
         match done {
             Ok(next) => next,

@@ -4,6 +4,7 @@ use crate::address::AddressKind;
 use crate::host::HostError;
 use serde::{Serialize, Serializer};
 use std::net::SocketAddr;
+use stead_types::error::Code;
 use time::OffsetDateTime;
 
 /// One decision about one request of a place. A `CONNECT` is one request, and so is each plain request of a
@@ -104,31 +105,6 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// Stable, snake_case; docs/errors/CODE.md explains it.
-    pub fn code(&self) -> &'static str {
-        match self {
-            Self::HostNotAllowed => "egress_host_not_allowed",
-            Self::PortNotAllowed => "egress_port_not_allowed",
-            Self::IpLiteral => "egress_ip_literal",
-            Self::HostInvalid(_) => "egress_host_invalid",
-            Self::AddressRefused(_) => "egress_address_refused",
-            Self::RequestInvalid(_) => "egress_request_invalid",
-            Self::RequestTooLarge => "egress_request_too_large",
-            Self::HostMismatch => "egress_host_mismatch",
-            Self::SchemeUnsupported => "egress_scheme_unsupported",
-            Self::ProtocolRefused => "egress_protocol_refused",
-            Self::TlsInvalid(_) => "egress_tls_invalid",
-            Self::SniMissing => "egress_sni_missing",
-            Self::SniMismatch => "egress_sni_mismatch",
-            Self::SniHidden => "egress_sni_hidden",
-            Self::FirstBytesMissing => "egress_first_bytes_missing",
-            Self::NameUnresolved => "egress_name_unresolved",
-            Self::Unreachable => "egress_unreachable",
-            Self::AnswerInvalid => "egress_answer_invalid",
-            Self::EventsLost => "egress_events_lost",
-        }
-    }
-
     /// Whether a rule forbids the request, or it could only not be carried out.
     pub fn decision(&self) -> Decision {
         match self {
@@ -152,6 +128,64 @@ impl Reason {
             | Self::SniMismatch
             | Self::SniHidden => Decision::Refused,
         }
+    }
+}
+
+impl Code for Reason {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::HostNotAllowed => "egress_host_not_allowed",
+            Self::PortNotAllowed => "egress_port_not_allowed",
+            Self::IpLiteral => "egress_ip_literal",
+            Self::HostInvalid(_) => "egress_host_invalid",
+            Self::AddressRefused(_) => "egress_address_refused",
+            Self::RequestInvalid(_) => "egress_request_invalid",
+            Self::RequestTooLarge => "egress_request_too_large",
+            Self::HostMismatch => "egress_host_mismatch",
+            Self::SchemeUnsupported => "egress_scheme_unsupported",
+            Self::ProtocolRefused => "egress_protocol_refused",
+            Self::TlsInvalid(_) => "egress_tls_invalid",
+            Self::SniMissing => "egress_sni_missing",
+            Self::SniMismatch => "egress_sni_mismatch",
+            Self::SniHidden => "egress_sni_hidden",
+            Self::FirstBytesMissing => "egress_first_bytes_missing",
+            Self::NameUnresolved => "egress_name_unresolved",
+            Self::Unreachable => "egress_unreachable",
+            Self::AnswerInvalid => "egress_answer_invalid",
+            Self::EventsLost => "egress_events_lost",
+        }
+    }
+
+    fn remedy(&self) -> String {
+        match self {
+            Self::HostNotAllowed => "Add the host to the network policy of the place, if it may be reached.",
+            Self::PortNotAllowed => {
+                "Add the host with this port to the network policy, as in example.org:8443."
+            }
+            Self::IpLiteral | Self::HostInvalid(_) => {
+                "Ask for the host by its whole name, without a dot at the end."
+            }
+            Self::AddressRefused(_) => "Only hosts on the public internet can be reached from a place.",
+            Self::RequestInvalid(_) => "Send one well-formed HTTP/1.1 request to the proxy.",
+            Self::RequestTooLarge => "Send fewer or shorter headers.",
+            Self::HostMismatch => "Send the Host that belongs to the URL.",
+            Self::SchemeUnsupported => "Use CONNECT for https, which clients do with HTTPS_PROXY.",
+            Self::ProtocolRefused => "Use TLS on port 443 and plain HTTP on port 80.",
+            Self::TlsInvalid(_) => "Use a client that sends its greeting in one record.",
+            Self::SniMissing | Self::SniMismatch => "Use a client that sends the host's name by SNI.",
+            Self::SniHidden => "Switch Encrypted Client Hello off in the client.",
+            Self::FirstBytesMissing => "Try again, and send the request without delay.",
+            Self::NameUnresolved => "Check the name; if it is right, check the resolver of the host.",
+            Self::Unreachable | Self::AnswerInvalid => {
+                "Try again; if it stays so, the host is the one to look at."
+            }
+            Self::EventsLost => "The program that runs this place has to take its events.",
+        }
+        .to_owned()
+    }
+
+    fn retryable(&self) -> bool {
+        self.decision() == Decision::Failed
     }
 }
 

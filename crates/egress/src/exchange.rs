@@ -6,40 +6,24 @@
 
 use crate::activity::Activity;
 use crate::answer;
-use crate::body::{Decoder, Piece};
 use crate::dial::Io;
 use crate::event::Reason;
 use crate::head::{Framing, Head};
 use crate::host::Host;
 use crate::inbound::Inbound;
 use crate::limits::Limits;
+use crate::reply::{Reply, remove_hop_by_hop};
 use crate::target::Target;
 use crate::tunnel::write;
-use bytes::Bytes;
-use hyper::body::{Body, Frame, Incoming, SizeHint};
-use hyper::client::conn::http1;
-use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
-use hyper::{Method, Response, StatusCode, Version};
+use crate::upload::{self, PlaceBody};
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper::header::{self, HeaderValue};
+use hyper::{StatusCode, Uri};
 use hyper_util::rt::TokioIo;
-use std::future::poll_fn;
-use std::io;
-use std::pin::{Pin, pin};
+use std::future::Future;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, WriteHalf};
-use tokio::sync::mpsc;
-
-/// What concerns one connection alone and never goes on (RFC 9110 section 7.6.1), with what older clients send.
-const HOP_BY_HOP: [HeaderName; 8] = [
-    header::CONNECTION,
-    HeaderName::from_static("keep-alive"),
-    HeaderName::from_static("proxy-connection"),
-    header::PROXY_AUTHENTICATE,
-    header::PROXY_AUTHORIZATION,
-    header::TE,
-    header::TRANSFER_ENCODING,
-    header::UPGRADE,
-];
 
 /// The smallest buffer that hyper takes, in bytes.
 const LEAST_BUFFER: usize = 8 * 1024;
@@ -64,14 +48,15 @@ pub(crate) struct Exchange<'a, S> {
 pub(crate) enum After {
     Next,
     Close,
+    /// It ends, and the place may still be sending.
+    Linger,
 }
 
 impl<S: AsyncRead + AsyncWrite> Exchange<'_, S> {
     /// Carries it out. An error means that nothing of an answer was written yet.
     pub(crate) async fn run(self, request: Request<'_>, stream: Box<dyn Io>) -> Result<After, Reason> {
         let activity = Activity::new();
-        let begun = AtomicBool::new(false);
-        let (pieces, body) = body(self.framing);
+        let (pieces, body) = upload::channel(self.framing);
         let reply = Reply::to(&request.head);
         if request.head.headers.contains_key(header::EXPECT) && self.framing != Framing::Length(0) {
             // Judged it is; whether the host wants the body, its answer will say.
@@ -81,53 +66,70 @@ impl<S: AsyncRead + AsyncWrite> Exchange<'_, S> {
         let outgoing = outgoing(request, body)?;
         let mut builder = http1::Builder::new();
         builder.max_buf_size(self.limits.head_bytes.max(LEAST_BUFFER));
-        let (mut sender, connection) = builder
-            .handshake(TokioIo::new(stream))
-            .await
-            .map_err(|_| Reason::Unreachable)?;
-        let mut connection = pin!(connection);
-        let mut connected = true;
-        let mut pump = pin!(pump(self.inbound, self.framing, pieces, &activity));
-        let mut pumped = false;
-        let mut answer = pin!(async {
-            let response = sender.send_request(outgoing).await.map_err(|error| {
-                tracing::debug!(%error, "a host gave no answer");
-                Reason::AnswerInvalid
-            })?;
-            if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-                return Err(Reason::AnswerInvalid);
-            }
-            begun.store(true, Ordering::Relaxed);
-            // A broken answer can only be seen by its end.
-            Ok(reply
-                .write(response, self.outbound, &activity)
-                .await
-                .unwrap_or(After::Close))
-        });
-        let outcome = loop {
-            tokio::select! {
-                outcome = &mut answer => break outcome,
-                _ = &mut connection, if connected => connected = false,
-                outcome = &mut pump, if !pumped => match outcome {
-                    Ok(()) => pumped = true,
-                    Err(reason) => break Err(reason),
-                },
-                () = activity.ceased(self.limits.idle) => break Err(Reason::AnswerInvalid),
-            }
-        };
+        let handshake = builder.handshake(TokioIo::new(stream)).await;
+        let (sender, connection) = handshake.map_err(|_| Reason::Unreachable)?;
+        let begun = AtomicBool::new(false);
+        let pump = upload::pump(self.inbound, self.framing, pieces, &activity);
+        let answered = answered(sender, outgoing, reply, self.outbound, &begun, &activity);
+        let ceased = activity.ceased(self.limits.idle);
+        let (outcome, pumped) = drive(answered, pump, connection, ceased).await;
         match outcome {
             // What is left of a body must not be read as a request.
-            Ok(After::Next) if pumped || self.framing == Framing::Length(0) => Ok(After::Next),
-            Ok(_) => Ok(After::Close),
+            Ok(_) if !pumped && self.framing != Framing::Length(0) => Ok(After::Linger),
+            Ok(after) => Ok(after),
             Err(_) if begun.load(Ordering::Relaxed) => Ok(After::Close),
             Err(reason) => Err(reason),
         }
     }
 }
 
+/// Sends the request and writes the answer. `begun` is set before the first byte of it.
+async fn answered<W: AsyncWrite + Unpin>(
+    mut sender: SendRequest<PlaceBody>,
+    request: hyper::Request<PlaceBody>,
+    reply: Reply,
+    to: &mut W,
+    begun: &AtomicBool,
+    activity: &Activity,
+) -> Result<After, Reason> {
+    let response = sender.send_request(request).await.map_err(|error| {
+        tracing::debug!(%error, "a host gave no answer");
+        Reason::AnswerInvalid
+    })?;
+    if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+        return Err(Reason::AnswerInvalid);
+    }
+    begun.store(true, Ordering::Relaxed);
+    // A broken answer can only be seen by its end.
+    Ok(reply.write(response, to, activity).await.unwrap_or(After::Close))
+}
+
+/// Moves the answer, the body of the request and the connection to the host along together, until the answer is
+/// there, the body is damaged, or nothing moved for too long. Also says whether the body was whole by then.
+async fn drive(
+    answered: impl Future<Output = Result<After, Reason>>,
+    pump: impl Future<Output = Result<(), Reason>>,
+    connection: impl Future,
+    ceased: impl Future<Output = ()>,
+) -> (Result<After, Reason>, bool) {
+    let (mut answered, mut pump) = (pin!(answered), pin!(pump));
+    let (mut connection, mut ceased) = (pin!(connection), pin!(ceased));
+    let (mut connected, mut pumped) = (true, false);
+    loop {
+        tokio::select! {
+            outcome = &mut answered => return (outcome, pumped),
+            _ = &mut connection, if connected => connected = false,
+            outcome = &mut pump, if !pumped => match outcome {
+                Ok(()) => pumped = true,
+                Err(reason) => return (Err(reason), false),
+            },
+            () = &mut ceased => return (Err(Reason::AnswerInvalid), pumped),
+        }
+    }
+}
+
 /// The request as the host gets it.
 fn outgoing(request: Request<'_>, body: PlaceBody) -> Result<hyper::Request<PlaceBody>, Reason> {
-    let invalid = |_| Reason::RequestInvalid("the target is no path");
     let Request { head, host, target } = request;
     let mut headers = head.headers;
     remove_hop_by_hop(&mut headers);
@@ -142,194 +144,8 @@ fn outgoing(request: Request<'_>, body: PlaceBody) -> Result<hyper::Request<Plac
     headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
     let mut outgoing = hyper::Request::new(body);
     *outgoing.method_mut() = head.method;
-    *outgoing.uri_mut() = target.path.parse().map_err(invalid)?;
+    let path: Result<Uri, _> = target.path.parse();
+    *outgoing.uri_mut() = path.map_err(|_| Reason::RequestInvalid("the target is no path"))?;
     *outgoing.headers_mut() = headers;
     Ok(outgoing)
-}
-
-/// Takes out what concerns one connection alone, and what `Connection` names.
-fn remove_hop_by_hop(headers: &mut HeaderMap) {
-    let named: Vec<HeaderName> = headers
-        .get_all(header::CONNECTION)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .filter_map(|name| HeaderName::try_from(name.trim()).ok())
-        .collect();
-    for name in named.iter().chain(&HOP_BY_HOP) {
-        headers.remove(name);
-    }
-}
-
-/// Reads the body from the place and hands it to hyper, a piece at a time: what the host does not take is not read.
-async fn pump<S: AsyncRead>(
-    inbound: &mut Inbound<S>,
-    framing: Framing,
-    pieces: mpsc::Sender<Option<Bytes>>,
-    activity: &Activity,
-) -> Result<(), Reason> {
-    let mut decoder = Decoder::new(framing);
-    loop {
-        let piece = decoder.next(&mut inbound.buffer);
-        match piece.map_err(|_| Reason::RequestInvalid("a chunk of the body is damaged"))? {
-            Piece::More => match inbound.fill_and_touch(activity).await {
-                Ok(0) | Err(_) => return Err(Reason::RequestInvalid("the body ends in the middle")),
-                Ok(_) => {}
-            },
-            Piece::Data(bytes) => {
-                // Nobody takes it any more: the host answered without it. It is read on, so that the answer arrives.
-                let _ = pieces.send(Some(bytes)).await;
-                activity.touch();
-            }
-            Piece::End => {
-                let _ = pieces.send(None).await;
-                return Ok(());
-            }
-        }
-    }
-}
-
-fn body(framing: Framing) -> (mpsc::Sender<Option<Bytes>>, PlaceBody) {
-    let (sender, pieces) = mpsc::channel(1);
-    let length = match framing {
-        Framing::Length(length) => Some(length),
-        Framing::Chunked => None,
-    };
-    let ended = length == Some(0);
-    (
-        sender,
-        PlaceBody {
-            length,
-            pieces,
-            ended,
-        },
-    )
-}
-
-/// The body of a request, as hyper takes it. `None` is its end; a channel that closes before is a broken body.
-struct PlaceBody {
-    length: Option<u64>,
-    pieces: mpsc::Receiver<Option<Bytes>>,
-    ended: bool,
-}
-
-impl Body for PlaceBody {
-    type Data = Bytes;
-    type Error = io::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
-        if self.ended {
-            return Poll::Ready(None);
-        }
-        self.pieces.poll_recv(context).map(|piece| match piece {
-            Some(Some(bytes)) => {
-                self.length = self
-                    .length
-                    .map(|length| length.saturating_sub(bytes.len() as u64));
-                Some(Ok(Frame::data(bytes)))
-            }
-            Some(None) => {
-                self.ended = true;
-                None
-            }
-            None => Some(Err(io::ErrorKind::UnexpectedEof.into())),
-        })
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.ended
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.length.map(SizeHint::with_exact).unwrap_or_default()
-    }
-}
-
-/// How an answer has to be written.
-struct Reply {
-    bodiless: bool,
-    chunks: bool,
-    keep: bool,
-}
-
-impl Reply {
-    fn to(head: &Head) -> Self {
-        let closes = |value: &HeaderValue| value.to_str().is_ok_and(|text| has_token(text, "close"));
-        let modern = head.version == Version::HTTP_11;
-        let named = [header::CONNECTION, HeaderName::from_static("proxy-connection")];
-        let asked = named
-            .iter()
-            .any(|name| head.headers.get_all(name).iter().any(closes));
-        Self {
-            bodiless: head.method == Method::HEAD,
-            chunks: modern,
-            keep: modern && !asked,
-        }
-    }
-
-    async fn write<W: AsyncWrite + Unpin>(
-        self,
-        response: Response<Incoming>,
-        to: &mut W,
-        activity: &Activity,
-    ) -> io::Result<After> {
-        let (parts, mut body) = response.into_parts();
-        let bodiless =
-            self.bodiless || matches!(parts.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
-        let length = body.size_hint().exact().filter(|_| !bodiless);
-        let chunked = !bodiless && length.is_none() && self.chunks;
-        let keep = self.keep && (bodiless || length.is_some() || chunked);
-        let mut headers = parts.headers;
-        remove_hop_by_hop(&mut headers);
-        if !bodiless || parts.status == StatusCode::NO_CONTENT {
-            headers.remove(header::CONTENT_LENGTH);
-        }
-        if let Some(length) = length {
-            headers.insert(header::CONTENT_LENGTH, length.into());
-        }
-        if chunked {
-            headers.insert(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
-        }
-        if !keep {
-            headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
-        }
-        write(to, &head_text(parts.status, &headers), activity).await?;
-        while let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
-            let Ok(bytes) = frame.map_err(io::Error::other)?.into_data() else {
-                continue;
-            };
-            activity.touch();
-            if chunked && !bytes.is_empty() {
-                let size = format!("{:x}\r\n", bytes.len());
-                write(to, &[size.as_bytes(), &bytes, b"\r\n"].concat(), activity).await?;
-            } else {
-                write(to, &bytes, activity).await?;
-            }
-        }
-        if chunked {
-            write(to, b"0\r\n\r\n", activity).await?;
-        }
-        Ok(if keep { After::Next } else { After::Close })
-    }
-}
-
-/// The head of an answer. hyper's types hold no byte that could end a line.
-fn head_text(status: StatusCode, headers: &HeaderMap) -> Vec<u8> {
-    let reason = status.canonical_reason().unwrap_or_default();
-    let mut text = format!("HTTP/1.1 {} {reason}\r\n", status.as_str()).into_bytes();
-    for (name, value) in headers {
-        for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
-            text.extend_from_slice(part);
-        }
-    }
-    text.extend_from_slice(b"\r\n");
-    text
-}
-
-fn has_token(list: &str, token: &str) -> bool {
-    list.split(',')
-        .any(|part| part.trim().eq_ignore_ascii_case(token))
 }

@@ -36,9 +36,11 @@ mod limits;
 mod listen;
 mod policy;
 mod proxy;
+mod reply;
 mod resolve;
 mod target;
 mod tunnel;
+mod upload;
 
 pub use dial::{DialError, Dialer, HostDialer, Io};
 pub use event::{Decision, EgressEvent, Reason};

@@ -148,9 +148,9 @@ impl Rule {
         if !self.below {
             return name == self.name;
         }
-        // What is left before the suffix has to end at the border of a label, and has to be there.
+        // What is left has to end at the border of a label. It is more than the dot: no label is empty.
         name.strip_suffix(self.name.as_str())
-            .is_some_and(|rest| rest.len() > 1 && rest.ends_with('.'))
+            .is_some_and(|rest| rest.ends_with('.'))
     }
 }
 

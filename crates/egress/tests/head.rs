@@ -1,5 +1,4 @@
 //! Heads and bodies of requests: there is one way to read them, or none.
-#![expect(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
 use bytes::BytesMut;
 use proptest::prelude::*;

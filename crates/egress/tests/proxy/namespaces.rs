@@ -10,7 +10,6 @@ use crate::world::server::{Got, echo, ok, plain, tls};
 use crate::world::{PUBLIC, code, get, head_of, line, rest, soon};
 use rustls::pki_types::ServerName;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
 use std::sync::mpsc::channel;
 use stead_egress::{EgressEvent, Policy, Proxy, Running};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -43,7 +42,7 @@ const NAMES: [(&str, &[&[&str]]); 16] = [
 /// The host's side of everything.
 struct Host {
     place: Namespace,
-    internet: Namespace,
+    _internet: Namespace,
     runtime: Runtime,
     events: mpsc::Receiver<EgressEvent>,
     asked: Asked,
@@ -123,7 +122,7 @@ impl Host {
         });
         Self {
             place: place(&socket),
-            internet,
+            _internet: internet,
             runtime,
             events,
             asked,
@@ -326,13 +325,12 @@ fn there_is_no_other_way_out_of_the_place() {
     let reached = host.runtime.block_on(direct());
     assert_eq!(reached, [PUBLIC, SERVER_V6, PRIVATE, METADATA, HOST, "dns"]);
     assert!(host.get("good.example").ends_with("hello"));
-    drop(host.internet);
 }
 
 #[test]
 fn an_ordinary_client_gets_through_by_its_environment() {
     let test = "namespaces::an_ordinary_client_gets_through_by_its_environment";
-    let curl = Arc::new(|place: &Namespace, url: &str| {
+    let curl = |place: &Namespace, url: &str| {
         let mut command = place.command("curl");
         command.args(["-sS", "-L", "--max-time", "30", url]);
         for name in ["http_proxy", "HTTPS_PROXY", "ALL_PROXY"] {
@@ -340,7 +338,7 @@ fn an_ordinary_client_gets_through_by_its_environment() {
         }
         let output = command.output().unwrap();
         String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
-    });
+    };
     if std::process::Command::new("curl").arg("-V").output().is_err() {
         stead_testkit::skip(test, "there is no curl here");
         return;

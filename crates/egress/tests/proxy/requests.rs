@@ -443,3 +443,33 @@ async fn a_request_that_cannot_be_carried_out_says_why() {
         assert!(world.recorded()[0].contains(&format!("Failed {expected}")));
     }
 }
+
+#[tokio::test]
+async fn what_is_left_of_a_body_is_never_the_next_request() {
+    let world = world(Limits::default());
+    let (server, address) = listener().await;
+    world.serve(80, address);
+    let mut stream = world.connect().await;
+    let post = "POST http://good.example/ HTTP/1.1\r\nHost: good.example\r\nContent-Length: 1000\r\n\r\n";
+    stream.write_all(post.as_bytes()).await.unwrap();
+    // The host answers before it has the body, and the rest of the body looks like a request.
+    let (mut host, _) = server.accept().await.unwrap();
+    head_of(&mut host).await;
+    host.write_all(ok("early").as_bytes()).await.unwrap();
+    head_of(&mut stream).await;
+    stream.read_exact(&mut [0; 5]).await.unwrap();
+    let hidden = get("http://evil.example/", "evil.example");
+    let _ = stream.write_all(hidden.as_bytes()).await;
+    assert_eq!(soon(rest(&mut stream)).await, "");
+    assert!(world.names.asked().iter().all(|name| name == "good.example"));
+    // The control: after a whole body the same bytes are a request, and are judged.
+    let both = format!("{}{hidden}", post.replace("1000", "0"));
+    let asking = world.ask(both);
+    let answering = async {
+        let (mut host, _) = server.accept().await.unwrap();
+        head_of(&mut host).await;
+        host.write_all(ok("early").as_bytes()).await.unwrap();
+    };
+    let (answer, ()) = soon(async { tokio::join!(asking, answering) }).await;
+    assert_eq!(code(&answer), "egress_host_not_allowed");
+}

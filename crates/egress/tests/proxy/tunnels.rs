@@ -266,7 +266,7 @@ async fn another_port_carries_what_it_begins_with() {
         .ask(get("http://odd.example:8443/", "odd.example:8443"))
         .await;
     assert!(answer.ends_with("hello"), "{answer}");
-    let got = got.lock().unwrap();
+    let got = got.lock().unwrap().clone();
     assert_eq!(got.len(), 2);
     assert!(
         got.iter()

@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use stead_egress::{DialError, Dialer, EgressEvent, Host, Io, Limits, Policy, Proxy, Resolver, Running};
+use stead_types::error::Code;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixListener, UnixStream};
 use tokio::sync::mpsc;
