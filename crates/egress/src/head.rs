@@ -58,13 +58,14 @@ impl Scan {
     /// as it is there. `limit` is the most bytes of a head.
     ///
     /// # Errors
-    /// A CR or LF without the other, or no end within the limit.
+    /// A CR or LF without the other, nothing before the empty line, or no end within the limit.
     pub fn end(&mut self, bytes: &[u8], limit: usize) -> Result<Option<usize>, HeadError> {
         let seen = &bytes[..bytes.len().min(limit)];
         while let Some(byte) = seen.get(self.at) {
             let after_cr = self.at > 0 && seen[self.at - 1] == b'\r';
             match (byte, after_cr) {
                 (b'\n', false) => return Err(HeadError::Malformed("a line ends with LF alone")),
+                (b'\n', true) if self.at == 1 => return Err(HeadError::Malformed("the first line is empty")),
                 (b'\n', true) if self.at - self.line_start == 1 => return Ok(Some(self.at + 1)),
                 (b'\n', true) => self.line_start = self.at + 1,
                 (_, true) => return Err(HeadError::Malformed("a CR is not followed by LF")),

@@ -17,6 +17,21 @@
 //!    asked for, a plain request that is judged like any other.
 //!
 //! What is not looked at: what goes through a tunnel after the greeting.
+//!
+//! ```no_run
+//! # async fn example(socket: &std::path::Path) -> Result<(), Box<dyn std::error::Error>> {
+//! use stead_egress::{Policy, Proxy};
+//!
+//! let policy = Policy::parse(["example.org", "*.example.net:8443"])?;
+//! let (sender, mut events) = tokio::sync::mpsc::channel(256);
+//! let running = Proxy::new(policy, sender).start(tokio::net::UnixListener::bind(socket)?);
+//! while let Some(event) = events.recv().await {
+//!     println!("{event:?}");
+//! }
+//! running.shutdown().await;
+//! # Ok(())
+//! # }
+//! ```
 #![forbid(unsafe_code)]
 
 mod activity;

@@ -3,7 +3,9 @@
 use std::future::Future;
 use std::io;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::net::{TcpListener, TcpStream};
+#[cfg(unix)]
+use tokio::net::{UnixListener, UnixStream};
 
 /// A source of connections.
 pub trait Listener: Send + 'static {
@@ -14,6 +16,7 @@ pub trait Listener: Send + 'static {
     fn accept(&mut self) -> impl Future<Output = io::Result<Self::Stream>> + Send;
 }
 
+#[cfg(unix)]
 impl Listener for UnixListener {
     type Stream = UnixStream;
 

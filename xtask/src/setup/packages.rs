@@ -12,7 +12,7 @@ struct Package {
     purpose: &'static str,
 }
 
-const PACKAGES: [Package; 3] = [
+const PACKAGES: [Package; 5] = [
     Package {
         name: "docker.io",
         program: "dockerd",
@@ -27,6 +27,16 @@ const PACKAGES: [Package; 3] = [
         name: "docker-registry",
         program: "docker-registry",
         purpose: "the tests that pull images",
+    },
+    Package {
+        name: "iproute2",
+        program: "ip",
+        purpose: "the egress proxy's tests between network namespaces",
+    },
+    Package {
+        name: "curl",
+        program: "curl",
+        purpose: "an ordinary client for the same tests",
     },
 ];
 
