@@ -12,7 +12,7 @@ struct Package {
     purpose: &'static str,
 }
 
-const PACKAGES: [Package; 6] = [
+const PACKAGES: [Package; 8] = [
     Package {
         name: "docker.io",
         program: "dockerd",
@@ -42,6 +42,16 @@ const PACKAGES: [Package; 6] = [
         name: "openssl",
         program: "openssl",
         purpose: "the certificate of a registry that a test makes",
+    },
+    Package {
+        name: "iproute2",
+        program: "ip",
+        purpose: "the egress proxy's tests between network namespaces",
+    },
+    Package {
+        name: "curl",
+        program: "curl",
+        purpose: "an ordinary client for the same tests",
     },
 ];
 
