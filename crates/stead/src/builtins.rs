@@ -34,11 +34,6 @@ fn builtins() -> Vec<(&'static str, Factory)> {
             "native",
             Arc::new(|| Arc::new(stead_providers::native::NativeProvider::new())),
         ),
-        #[cfg(feature = "gvisor")]
-        (
-            "gvisor",
-            Arc::new(|| Arc::new(stead_providers::gvisor::GvisorProvider::new())),
-        ),
         #[cfg(feature = "docker")]
         (
             "docker",

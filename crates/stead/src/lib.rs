@@ -35,8 +35,6 @@ pub use stead_provider::{
 pub use stead_providers::docker::{DockerProvider, address::Address as DockerAddress};
 #[cfg(all(target_os = "linux", feature = "local"))]
 pub use stead_providers::doctor;
-#[cfg(feature = "gvisor")]
-pub use stead_providers::gvisor::GvisorProvider;
 #[cfg(feature = "local")]
 pub use stead_providers::local::LocalProvider;
 #[cfg(feature = "native")]
