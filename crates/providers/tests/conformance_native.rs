@@ -14,7 +14,7 @@ async fn native_conforms() {
     if let Availability::Unavailable(missing) = provider.probe().await {
         return stead_testkit::skip("conformance of native", &missing.reason);
     }
-    let facts = Facts::new("/workspace").honours_image(false);
+    let facts = Facts::new("/workspace").honours_image(cfg!(feature = "image"));
     let breaks = Arc::clone(&provider);
     let subject = Subject::new(provider, ComputeConfig::new(), facts).break_instance(move |id| {
         let provider = Arc::clone(&breaks);
